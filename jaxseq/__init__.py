@@ -1,0 +1,24 @@
+"""jaxseq: sequence labelling with few labels, in functional JAX."""
+
+from jaxseq.chain._chain import Chain as Chain
+from jaxseq.chain._chain import ChainVector as ChainVector
+from jaxseq.chain._covariance import FeatureCovariance as FeatureCovariance
+from jaxseq.chain._covariance import covariance_product as covariance_product
+from jaxseq.chain._covariance import feature_covariance as feature_covariance
+from jaxseq.chain._decode import k_best as k_best
+from jaxseq.chain._decode import max_marginal as max_marginal
+from jaxseq.chain._decode import viterbi as viterbi
+from jaxseq.chain._divergence import cross_entropy as cross_entropy
+from jaxseq.chain._divergence import kl_divergence as kl_divergence
+from jaxseq.chain._entropy import entropy as entropy
+from jaxseq.chain._entropy import entropy_lattices as entropy_lattices
+from jaxseq.chain._entropy import mann_entropy_gradient as mann_entropy_gradient
+from jaxseq.chain._entropy import rest_entropy as rest_entropy
+from jaxseq.chain._entropy import span_entropy as span_entropy
+from jaxseq.chain._jiao import jiao_entropy_gradient as jiao_entropy_gradient
+from jaxseq.chain._marginals import log_partition as log_partition
+from jaxseq.chain._marginals import marginals as marginals
+from jaxseq.chain._paths import constrain as constrain
+from jaxseq.chain._paths import log_prob as log_prob
+from jaxseq.chain._paths import path_score as path_score
+from jaxseq.chain._sample import sample as sample

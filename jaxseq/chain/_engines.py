@@ -1,0 +1,279 @@
+r"""Forward–backward on one row of positions, in scaled space and in log space.
+
+A *row* holds one sequence, or several one after another: ``linked[t]`` says whether positions t
+and t + 1 belong to the same sequence, ``valid[t]`` whether t is a real position at all. The
+recursion restarts wherever the link is cut, so a row of many sequences costs the same as one
+long sequence.
+
+Two engines give the same `Lattice`:
+
+*scaled* (Rabiner 1989): one vector–matrix product and s exponentials a step. Messages are
+normalised at every step, so length is no problem, but scores that spread too far *within* a step
+underflow. The engine therefore certifies itself: it returns, besides the lattice, whether every
+message entry that ought to be positive came out above a threshold so far above the smallest
+number that nothing lost to underflow could matter (see `smallest_trusted`).
+
+*log*: s² exponentials a step, right for any dynamic range.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from jaxseq.chain._numerics import einsum, logsumexp, matmul, normalise
+from jaxseq.chain._rescue import rescue
+
+Method = Literal["auto", "scaled", "log"]
+METHODS: tuple[Method, ...] = ("auto", "scaled", "log")
+
+Edges = Float[Array, "s s"] | Float[Array, "n-1 s s"]
+
+
+class Lattice(NamedTuple):
+    """What forward–backward leaves behind.
+
+    increments: ``[n]``; summed over a sequence's positions they give its log Z.
+    nodes: node marginals ``[n, s]``.
+    edges: edge marginals ``[n - 1, s, s]``, zero where the link is cut.
+    """
+
+    increments: Float[Array, " n"]
+    nodes: Float[Array, "n s"]
+    edges: Float[Array, "n-1 s s"]
+
+
+def smallest_trusted(dtype) -> float:
+    """The smallest unnormalised message entry that the scaled engine vouches for.
+
+    Terms lost to underflow are below ``tiny`` each; at 64 · tiny / eps and more, losing a few
+    hundred of them changes an entry by less than rounding does. It is 2⁻⁹⁷ ≈ e⁻⁶⁷ in float32 and
+    2⁻⁹⁶⁴ ≈ e⁻⁶⁶⁸ in float64: the spread of scores within a step that the scaled engine can take.
+    """
+    info = jnp.finfo(dtype)
+    return 64 * float(info.tiny) / float(info.eps)
+
+
+def check_method(method: str) -> None:
+    """Refuse a method that does not exist."""
+    if method not in METHODS:
+        raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
+
+
+def run_forward_backward(
+    nodes: Float[Array, "n s"],
+    edges: Edges,
+    linked: Bool[Array, " n-1"],
+    valid: Bool[Array, " n"],
+    method: Method,
+) -> Lattice:
+    """The lattice by the chosen engine. Cost O(n s²) time, O(n s²) memory."""
+    if method == "log":
+        return log_forward_backward(nodes, edges, linked, valid)
+    if method == "scaled":
+        return scaled_forward_backward(nodes, edges, linked, valid)[0]
+    return rescue(scaled_forward_backward, log_forward_backward)(nodes, edges, linked, valid)
+
+
+def run_forward(
+    nodes: Float[Array, "n s"],
+    edges: Edges,
+    linked: Bool[Array, " n-1"],
+    valid: Bool[Array, " n"],
+    method: Method,
+) -> Float[Array, " n"]:
+    """The increments of log Z alone, by the forward half. Cost O(n s²) time, O(n s) memory."""
+    if method == "log":
+        return log_forward(nodes, edges, linked, valid)[1]
+    if method == "scaled":
+        return _scaled_increments(nodes, edges, linked, valid)[0]
+    slow = lambda *row: log_forward(*row)[1]  # noqa: E731
+    return rescue(_scaled_increments, slow)(nodes, edges, linked, valid)
+
+
+# ---------------------------------------------------------------------------- scaled space
+
+
+class _ScaledScores(NamedTuple):
+    """Scores as factors: exp of each score less the largest of its position."""
+
+    nodes: Float[Array, "n s"]
+    node_top: Float[Array, " n"]
+    edges: Edges
+    edge_top: Float[Array, "..."]
+
+
+def _finite_top(scores: Array, axis: int | tuple[int, ...]) -> Array:
+    top = jnp.max(scores, axis=axis)
+    return jnp.where(jnp.isneginf(top), 0, top)
+
+
+def _scale(nodes: Array, edges: Edges, valid: Array) -> _ScaledScores:
+    nodes = jnp.where(valid[:, None], nodes, -jnp.inf)
+    node_top = _finite_top(nodes, 1)
+    edge_top = _finite_top(edges, (-2, -1))
+    return _ScaledScores(
+        jnp.exp(nodes - node_top[:, None]), node_top, jnp.exp(edges - edge_top[..., None, None]),
+        edge_top,
+    )  # fmt: skip
+
+
+def _per_position(edges: Edges, n: int) -> Edges | None:
+    """Edges as the scanned-over input of a step, or None when they are shared by all."""
+    return edges if edges.ndim == 3 else None
+
+
+def _scaled_forward(scores: _ScaledScores, linked: Array, valid: Array):
+    """Filtered label distributions α_t and the sum c_t that each was divided by."""
+
+    def step(alpha, inputs):
+        factor, edge, link = inputs
+        edge = scores.edges if edge is None else edge
+        raw = jnp.where(link, matmul(alpha, edge), 1) * factor
+        total = raw.sum()
+        alpha = raw * jnp.where(total > 0, 1 / total, 0)
+        return alpha, (alpha, total)
+
+    n, s = scores.nodes.shape
+    edges = _per_position(scores.edges, n)
+    # Position 0 is a step from nowhere: its link is cut, so the edge given to it does not matter.
+    if edges is not None:
+        edges = jnp.concatenate([jnp.zeros((1, s, s), edges.dtype), edges])
+    starts_cut = jnp.concatenate([jnp.zeros(1, bool), linked])
+    _, (alphas, totals) = lax.scan(
+        step, jnp.zeros(s, scores.nodes.dtype), (scores.nodes, edges, starts_cut)
+    )
+    edge_top = jnp.broadcast_to(scores.edge_top, linked.shape)
+    edge_part = jnp.concatenate([jnp.zeros(1, edge_top.dtype), jnp.where(linked, edge_top, 0)])
+    increments = jnp.where(valid, jnp.log(totals) + scores.node_top + edge_part, 0)
+    return alphas, totals, increments
+
+
+def _scaled_backward(scores: _ScaledScores, linked: Array):
+    """Backward messages β_t scaled to a maximum of 1, and the maximum each was divided by."""
+
+    def step(beta, inputs):
+        factor, edge, link = inputs
+        edge = scores.edges if edge is None else edge
+        raw = jnp.where(link, matmul(edge, factor * beta), 1)
+        top = raw.max()
+        beta = raw * jnp.where(top > 0, 1 / top, 0)
+        return beta, (beta, top)
+
+    n, s = scores.nodes.shape
+    last = jnp.ones(s, scores.nodes.dtype)
+    _, (betas, tops) = lax.scan(
+        step, last, (scores.nodes[1:], _per_position(scores.edges, n), linked), reverse=True
+    )
+    return jnp.concatenate([betas, last[None]]), tops
+
+
+def _reachable(legal_before: Array, edges: Edges, spec: str) -> Array:
+    """Entries that have a legal neighbour across a legal edge.
+
+    With no −inf among the edges, one legal label before makes every label reachable: the matrix
+    product is paid only by chains that forbid transitions.
+    """
+
+    def by_product():
+        legal_edges = (edges > -jnp.inf).astype(edges.dtype)
+        return einsum(spec, legal_before.astype(edges.dtype), legal_edges) > 0
+
+    def by_any():
+        return jnp.broadcast_to(legal_before.any(-1, keepdims=True), legal_before.shape)
+
+    return lax.cond(jnp.isneginf(edges).any(), by_product, by_any)
+
+
+def _forward_certified(nodes, edges, linked, valid, alphas, totals) -> Bool[Array, ""]:
+    """Whether no legal forward message entry came near underflow."""
+    t = "t" if edges.ndim == 3 else ""
+    reached = _reachable(alphas[:-1] > 0, edges, f"ti,{t}ij->tj")
+    reached = jnp.concatenate([jnp.ones_like(reached[:1]), reached | ~linked[:, None]])
+    ought = reached & (nodes > -jnp.inf) & valid[:, None]
+    return ~(ought & (alphas * totals[:, None] < smallest_trusted(nodes.dtype))).any()
+
+
+def _backward_certified(nodes, edges, linked, betas, tops) -> Bool[Array, ""]:
+    """Whether no legal backward message entry came near underflow."""
+    t = "t" if edges.ndim == 3 else ""
+    legal_after = (nodes[1:] > -jnp.inf) & (betas[1:] > 0)
+    ought = _reachable(legal_after, edges, f"tj,{t}ij->ti") & linked[:, None]
+    return ~(ought & (betas[:-1] * tops[:, None] < smallest_trusted(nodes.dtype))).any()
+
+
+def _scaled_increments(nodes, edges, linked, valid):
+    alphas, totals, increments = _scaled_forward(_scale(nodes, edges, valid), linked, valid)
+    return increments, _forward_certified(nodes, edges, linked, valid, alphas, totals)
+
+
+def scaled_forward_backward(nodes, edges, linked, valid) -> tuple[Lattice, Bool[Array, ""]]:
+    """The lattice in scaled space, and whether it is certified free of underflow."""
+    scores = _scale(nodes, edges, valid)
+    alphas, totals, increments = _scaled_forward(scores, linked, valid)
+    betas, tops = _scaled_backward(scores, linked)
+
+    node_mass = alphas * betas
+    node_total = node_mass.sum(1, keepdims=True)
+    node_marginals = node_mass * jnp.where(node_total > 0, 1 / node_total, 0)
+
+    after = scores.nodes[1:] * betas[1:]
+    edge_mass = alphas[:-1, :, None] * scores.edges * after[:, None, :]
+    # α_t · (E β'_{t+1}) without summing s² terms again.
+    edge_total = (alphas[:-1] * betas[:-1]).sum(1) * tops
+    scale = jnp.where(linked & (edge_total > 0), 1 / edge_total, 0)
+    lattice = Lattice(increments, node_marginals, edge_mass * scale[:, None, None])
+    certified = _forward_certified(nodes, edges, linked, valid, alphas, totals)
+    return lattice, certified & _backward_certified(nodes, edges, linked, betas, tops)
+
+
+# ------------------------------------------------------------------------------- log space
+
+
+def log_forward(nodes, edges, linked, valid) -> tuple[Array, Float[Array, " n"]]:
+    """Log of the filtered label distributions, and the increments of log Z."""
+
+    def step(log_alpha, inputs):
+        node, edge, link, real = inputs
+        edge = edges if edge is None else edge
+        arriving = jnp.where(link, logsumexp(log_alpha[:, None] + edge, 0), 0)
+        raw = jnp.where(real, arriving + node, -jnp.inf)
+        increment = logsumexp(raw, 0)
+        log_alpha = raw - jnp.where(jnp.isneginf(increment), 0, increment)
+        return log_alpha, (log_alpha, jnp.where(real, increment, 0))
+
+    n, s = nodes.shape
+    scanned = _per_position(edges, n)
+    if scanned is not None:
+        scanned = jnp.concatenate([jnp.zeros((1, s, s), edges.dtype), scanned])
+    links = jnp.concatenate([jnp.zeros(1, bool), linked])
+    start = jnp.zeros(s, nodes.dtype)
+    return lax.scan(step, start, (nodes, scanned, links, valid))[1]
+
+
+def log_backward(nodes, edges, linked) -> Float[Array, "n s"]:
+    """Log backward messages, each scaled to a maximum of 0."""
+
+    def step(log_beta, inputs):
+        node, edge, link = inputs
+        edge = edges if edge is None else edge
+        raw = jnp.where(link, logsumexp(edge + node + log_beta, 1), 0)
+        log_beta = raw - _finite_top(raw, 0)
+        return log_beta, log_beta
+
+    n, s = nodes.shape
+    last = jnp.zeros(s, nodes.dtype)
+    scanned = (nodes[1:], _per_position(edges, n), linked)
+    return jnp.concatenate([lax.scan(step, last, scanned, reverse=True)[1], last[None]])
+
+
+def log_forward_backward(nodes, edges, linked, valid) -> Lattice:
+    """The lattice in log space."""
+    log_alphas, increments = log_forward(nodes, edges, linked, valid)
+    log_betas = log_backward(nodes, edges, linked)
+    log_pairs = log_alphas[:-1, :, None] + edges + (nodes[1:] + log_betas[1:])[:, None, :]
+    log_pairs = jnp.where(linked[:, None, None], log_pairs, -jnp.inf)
+    return Lattice(increments, normalise(log_alphas + log_betas, 1), normalise(log_pairs, (1, 2)))

@@ -1,0 +1,77 @@
+"""Arithmetic that stays finite at zero probability, in value and in every derivative.
+
+Each helper treats a probability below the smallest normal number as zero, and gives the function
+its limit there (0 · log 0 = 0) with derivative 0. No clamping: wherever the argument is positive
+the result is the exact function.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+
+def _positive(x: Array) -> Array:
+    return x >= jnp.finfo(x.dtype).tiny
+
+
+@jax.custom_jvp
+def safe_log(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """log x, and 0 where x is 0 (its factor, a probability, is 0 there too)."""
+    return jnp.where(_positive(x), jnp.log(jnp.where(_positive(x), x, 1)), 0)
+
+
+@safe_log.defjvp
+def _(primals, tangents):
+    (x,), (dx,) = primals, tangents
+    return safe_log(x), safe_divide(dx, x)
+
+
+@jax.custom_jvp
+def safe_divide(x: Float[Array, "..."], y: Float[Array, "..."]) -> Float[Array, "..."]:
+    """x / y, and 0 where y is 0.
+
+    The derivative is written as (dx − (x/y) dy) / y: JAX's own uses y⁻², which overflows float32
+    already for y = 1e-20.
+    """
+    return jnp.where(_positive(y), x / jnp.where(_positive(y), y, 1), 0)
+
+
+@safe_divide.defjvp
+def _(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+    quotient = safe_divide(x, y)
+    return quotient, _divide_linearly(dx - quotient * dy, y)
+
+
+def _divide_linearly(x: Array, y: Array) -> Array:
+    # Written so that JAX sees it linear in x, as the transposition of a derivative rule asks.
+    reciprocal = safe_divide(jnp.ones_like(y), y)
+    return x * reciprocal
+
+
+def logsumexp(
+    x: Float[Array, "..."], axis: int | tuple[int, ...], *, keepdims: bool = False
+) -> Float[Array, "..."]:
+    """log Σ exp along `axis`; −inf when every entry is. Not for differentiation."""
+    top = lax.stop_gradient(jnp.max(x, axis=axis, keepdims=True))
+    top = jnp.where(jnp.isneginf(top), 0, top)
+    total = jnp.log(jnp.sum(jnp.exp(x - top), axis=axis, keepdims=True)) + top
+    return total if keepdims else jnp.squeeze(total, axis)
+
+
+def normalise(x: Float[Array, "..."], axis: int | tuple[int, ...]) -> Float[Array, "..."]:
+    """exp(x) scaled to sum to 1 along `axis`; all 0 when every entry is −inf."""
+    total = logsumexp(x, axis, keepdims=True)
+    return jnp.exp(x - jnp.where(jnp.isneginf(total), 0, total))
+
+
+matmul = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+"""Matrix product in full precision: accelerators otherwise round to bfloat16 or TF32."""
+
+einsum = partial(jnp.einsum, precision=lax.Precision.HIGHEST)
+"""`jnp.einsum` in full precision, for the same reason."""
