@@ -84,7 +84,7 @@ class Chain(eqx.Module):
         return jnp.ones(n, bool) if self.length is None else jnp.arange(n) < self.length
 
     @property
-    def linked(self) -> Bool[Array, " n-1"]:
+    def linked(self) -> Bool[Array, " m"]:
         """Whether positions t and t + 1 are both real, so that ``edges[t]`` counts."""
         return self.valid[1:]
 

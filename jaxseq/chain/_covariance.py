@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -18,6 +18,7 @@ from jaxseq.chain._numerics import einsum, matmul
 from jaxseq.chain._propagate import conditionals, covariance_from_marginals
 
 
+@runtime_checkable
 class HasScores(Protocol):
     """Anything with ``.nodes`` and ``.edges``: a `Chain`, a `ChainVector`, a gradient."""
 

@@ -197,11 +197,11 @@ def _forward_certified(nodes, edges, linked, valid, alphas, totals) -> Bool[Arra
     return ~(ought & (alphas * totals[:, None] < smallest_trusted(nodes.dtype))).any()
 
 
-def _backward_certified(nodes, edges, linked, betas, tops) -> Bool[Array, ""]:
-    """Whether no legal backward message entry came near underflow."""
+def _backward_certified(nodes, edges, linked, alphas, betas, tops) -> Bool[Array, ""]:
+    """Whether no legal backward message entry came near underflow, of labels that can occur."""
     t = "t" if edges.ndim == 3 else ""
     legal_after = (nodes[1:] > -jnp.inf) & (betas[1:] > 0)
-    ought = _reachable(legal_after, edges, f"tj,{t}ij->ti") & linked[:, None]
+    ought = _reachable(legal_after, edges, f"tj,{t}ij->ti") & linked[:, None] & (alphas[:-1] > 0)
     return ~(ought & (betas[:-1] * tops[:, None] < smallest_trusted(nodes.dtype))).any()
 
 
@@ -227,7 +227,7 @@ def scaled_forward_backward(nodes, edges, linked, valid) -> tuple[Lattice, Bool[
     scale = jnp.where(linked & (edge_total > 0), 1 / edge_total, 0)
     lattice = Lattice(increments, node_marginals, edge_mass * scale[:, None, None])
     certified = _forward_certified(nodes, edges, linked, valid, alphas, totals)
-    return lattice, certified & _backward_certified(nodes, edges, linked, betas, tops)
+    return lattice, certified & _backward_certified(nodes, edges, linked, alphas, betas, tops)
 
 
 # ------------------------------------------------------------------------------- log space

@@ -40,7 +40,7 @@ def gradient_from_marginals(
     )
 
 
-def step_entropies(edge_marginals: Float[Array, "n-1 s s"]) -> Float[Array, " n-1"]:
+def step_entropies(edge_marginals: Float[Array, "m s s"]) -> Float[Array, " m"]:
     """H(Y_{t+1} | Y_t), by the forward conditionals."""
     _, forward = conditionals(edge_marginals)
     return -(edge_marginals * safe_log(forward)).sum((1, 2))

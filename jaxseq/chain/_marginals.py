@@ -137,6 +137,6 @@ def chain_marginals(chain: Chain, method: Method) -> tuple[Array, Array]:
     return row_marginals(chain.nodes, chain.edges, chain.linked, chain.valid, method)
 
 
-def like_edges(chain: Chain, edges: Float[Array, "n-1 s s"]) -> Edges:
+def like_edges(chain: Chain, edges: Float[Array, "m s s"]) -> Float[Array, "..."]:
     """Per-position edge values shaped like the chain's edges: summed where those are shared."""
     return edges.sum(0) if chain.edges.ndim == 2 else edges

@@ -14,7 +14,7 @@ from jaxseq.chain._marginals import row_log_partition
 
 
 def path_score(chain: Chain, path: ArrayLike) -> Float[Array, ""]:
-    r"""Score of one labelling, :math:`\sum_t \mathtt{nodes}[t, y_t] + \mathtt{edges}[t, y_t, y_{t+1}]`.
+    r"""Score of one labelling: the sum of its node and edge scores (see `Chain`).
 
     −inf, with gradient 0, when the path uses a forbidden label or transition, or a label outside
     0 … s − 1. What the path holds on padding does not matter.

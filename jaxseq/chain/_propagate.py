@@ -26,8 +26,8 @@ from jaxseq.chain._numerics import safe_divide
 
 
 def conditionals(
-    edge_marginals: Float[Array, "n-1 s s"],
-) -> tuple[Float[Array, "n-1 s s"], Float[Array, "n-1 s s"]]:
+    edge_marginals: Float[Array, "m s s"],
+) -> tuple[Float[Array, "m s s"], Float[Array, "m s s"]]:
     """p(y_t = i | y_{t+1} = j) and p(y_{t+1} = j | y_t = i), both indexed [t, i, j].
 
     The divisors are sums of the edge marginals themselves, so that rows and columns sum to one to
@@ -39,7 +39,7 @@ def conditionals(
 
 
 def left_lattice(
-    backward: Float[Array, "n-1 s s"],
+    backward: Float[Array, "m s s"],
     node_values: Float[Array, "n s"],
     edge_values: Float[Array, "..."],
     centre: Float[Array, "n s"] | None = None,
@@ -61,7 +61,7 @@ def left_lattice(
 
 
 def right_lattice(
-    forward: Float[Array, "n-1 s s"],
+    forward: Float[Array, "m s s"],
     node_values: Float[Array, "n s"],
     edge_values: Float[Array, "..."],
     centre: Float[Array, "n s"] | None = None,

@@ -1,0 +1,1 @@
+"""The library against autodiff, differences and enumeration: `jaxseq.verify.check`."""

@@ -1,0 +1,349 @@
+"""Batches give what the single-chain functions give, packed or padded, extreme scores or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxseq
+
+WIDTH = 12
+NUM = 40
+
+
+@dataclass
+class Case:
+    """The same sequences three ways: a list, a padded batch and a packed batch."""
+
+    sequences: list[np.ndarray]
+    lengths: np.ndarray
+    padded: jaxseq.PaddedBatch
+    packed: jaxseq.PackedBatch
+
+    @property
+    def edges(self):
+        return self.padded.edges
+
+    def batch(self, layout: str) -> jaxseq.Batch:
+        return self.padded if layout == "padded" else self.packed
+
+    def rebuild(self, layout: str, nodes, edges) -> jaxseq.Batch:
+        if layout == "padded":
+            return jaxseq.PaddedBatch(nodes, edges, self.lengths)
+        return jaxseq.PackedBatch(nodes, edges, self.packed.segments, NUM)
+
+    def single(self, fn):
+        """`fn(chain)` for each sequence, in log space where it takes a method."""
+        run = jax.vmap(lambda nodes, length: fn(jaxseq.Chain(nodes, self.edges, length)))
+        return run(self.padded.nodes, self.lengths)
+
+    def to_padded(self, layout: str, values) -> np.ndarray:
+        """Per-slot values in the padded layout, 0 on padding."""
+        out = np.zeros((NUM, WIDTH, *np.shape(values)[2:]), np.asarray(values).dtype)
+        for index, rows in enumerate(jaxseq.unpack(self.batch(layout), values)):
+            out[index, : len(rows)] = rows
+        return out
+
+
+SCALES = {"moderate": 1.0, "extreme": 200.0}
+
+
+def make_case(kind: str, forbidden: bool, dtype: str, seed: int = 0) -> Case:
+    rng = np.random.default_rng(seed)
+    s = 4
+    scale = SCALES[kind] if dtype == "float32" or kind == "moderate" else 1500.0
+    lengths = rng.integers(0, WIDTH + 1, NUM)
+    lengths[:3] = 0, 1, WIDTH
+    sequences = [(rng.normal(size=(n, s)) * scale).astype(dtype) for n in lengths]
+    edges = (rng.normal(size=(s, s)) * min(scale, 3)).astype(dtype)
+    if forbidden:
+        edges[rng.random(edges.shape) < 0.3] = -np.inf
+        for sequence in sequences:
+            sequence[rng.random(sequence.shape) < 0.15] = -np.inf
+    nodes = np.full((NUM, WIDTH, s), 1e6, dtype)  # what padding holds must not matter
+    for index, sequence in enumerate(sequences):
+        nodes[index, : len(sequence)] = sequence
+    padded = jaxseq.PaddedBatch(nodes, edges, lengths)
+    return Case(sequences, lengths, padded, jaxseq.pack(sequences, edges, width=16))
+
+
+CASES = [
+    pytest.param(
+        kind, forbidden, dtype, id=f"{kind}-{'forbidden' if forbidden else 'free'}-{dtype}"
+    )
+    for kind in SCALES
+    for forbidden in (False, True)
+    for dtype in ("float64", "float32")
+]
+LAYOUTS = ("padded", "packed")
+
+
+def tolerance(dtype, scale: float = 1.0) -> dict:
+    unit = 1e-9 if dtype == "float64" else 2e-4
+    return {"rtol": unit, "atol": unit * scale}
+
+
+def assert_close(actual, expected, **tolerances):
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, **tolerances)
+
+
+def each_case(test):
+    return pytest.mark.parametrize("layout", LAYOUTS)(
+        pytest.mark.parametrize(("kind", "forbidden", "dtype"), CASES)(test)
+    )
+
+
+@each_case
+def test_values_equal_single_chains(kind, forbidden, dtype, layout):
+    case = make_case(kind, forbidden, dtype)
+    batch = case.batch(layout)
+    log_z = case.single(lambda chain: jaxseq.log_partition(chain, method="log"))
+    assert_close(jaxseq.batch_log_partition(batch), log_z, **tolerance(dtype))
+    entropies = case.single(lambda chain: jaxseq.entropy(chain, method="log"))
+    assert_close(jaxseq.batch_entropy(batch), entropies, **tolerance(dtype))
+
+    expected = case.single(lambda chain: jaxseq.marginals(chain, method="log"))
+    found = jaxseq.batch_marginals(batch)
+    assert_close(found.log_partition, log_z, **tolerance(dtype))
+    assert_close(case.to_padded(layout, found.nodes), expected.nodes, **tolerance(dtype))
+    assert_close(found.edges, expected.edges.sum((0, 1)), **tolerance(dtype, NUM))
+
+
+@each_case
+def test_gradients_of_weighted_sums_equal_single_chains(kind, forbidden, dtype, layout):
+    case = make_case(kind, forbidden, dtype)
+    batch = case.batch(layout)
+    weights = jnp.asarray(np.random.default_rng(1).normal(size=NUM).astype(dtype))
+    alive = case.single(jaxseq.log_partition) > -jnp.inf
+
+    def single_total(fn, nodes, edges):
+        run = jax.vmap(lambda a, length: fn(jaxseq.Chain(a, edges, length), method="log"))
+        return (weights * jnp.where(alive, run(nodes, case.lengths), 0)).sum()
+
+    pairs = [
+        (jaxseq.batch_log_partition, jaxseq.log_partition),
+        (jaxseq.batch_entropy, jaxseq.entropy),
+    ]
+    for batched, single in pairs:
+
+        def batch_total(nodes, edges, fn=batched):
+            values = fn(case.rebuild(layout, nodes, edges))
+            return (weights * jnp.where(alive, values, 0)).sum()
+
+        nodes, edges = jax.grad(batch_total, (0, 1))(batch.nodes, batch.edges)
+        expected_nodes, expected_edges = jax.grad(single_total, (1, 2))(
+            single, case.padded.nodes, case.edges
+        )
+        # Entropy gradients carry scores as factors: their rounding scales with the scores.
+        loose = tolerance(dtype, 1 if kind == "moderate" or single is jaxseq.log_partition else 1e3)
+        assert_close(case.to_padded(layout, nodes), expected_nodes, **loose)
+        assert_close(edges, expected_edges, **tolerance(dtype, NUM * loose["atol"] / loose["rtol"]))
+        padding = np.asarray(batch.segments) < 0
+        assert (np.asarray(nodes)[padding] == 0).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_plain_sum_takes_the_same_gradient_as_equal_weights(layout):
+    """The edge gradient of a plain sum is not computed again; it must agree all the same."""
+    case = make_case("moderate", True, "float64")
+    batch = case.batch(layout)
+    for fn, gradient in (
+        (jaxseq.batch_log_partition, jaxseq.batch_marginals),
+        (jaxseq.batch_entropy, jaxseq.batch_entropy_gradient),
+    ):
+        nodes, edges = jax.grad(
+            lambda nodes, edges, fn=fn: 2 * fn(case.rebuild(layout, nodes, edges)).sum(), (0, 1)
+        )(batch.nodes, batch.edges)
+        direct = gradient(batch)
+        assert_close(nodes, 2 * direct.nodes, rtol=1e-12, atol=1e-12)
+        assert_close(edges, 2 * direct.edges, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", list(SCALES))
+def test_hessian_products(kind, layout):
+    """Forward over reverse, reverse over reverse and the direct product all equal vmap's."""
+    case = make_case(kind, True, "float64")
+    batch = case.batch(layout)
+    rng = np.random.default_rng(2)
+    v_nodes = jnp.asarray(rng.normal(size=batch.nodes.shape))
+    v_edges = jnp.asarray(rng.normal(size=batch.edges.shape))
+
+    def gradient(nodes, edges):
+        total = lambda n, e: jaxseq.batch_log_partition(case.rebuild(layout, n, e)).sum()  # noqa: E731
+        return jax.grad(total, (0, 1))(nodes, edges)
+
+    def single_gradient(nodes, edges):
+        def total(nodes, edges):
+            run = jax.vmap(lambda a, n: jaxseq.log_partition(jaxseq.Chain(a, edges, n)))
+            return run(nodes, case.lengths).sum()
+
+        return jax.grad(total, (0, 1))(nodes, edges)
+
+    padded_v = jnp.asarray(case.to_padded(layout, v_nodes))
+    expected_nodes, expected_edges = jax.jvp(
+        single_gradient, (case.padded.nodes, case.edges), (padded_v, v_edges)
+    )[1]
+    forward = jax.jvp(gradient, (batch.nodes, batch.edges), (v_nodes, v_edges))[1]
+    tangent = jaxseq.PaddedBatch(v_nodes, v_edges)
+    direct = jaxseq.batch_covariance_product(batch, tangent)
+
+    def pairing(nodes, edges):
+        by_node, by_edge = gradient(nodes, edges)
+        return (by_node * v_nodes).sum() + (by_edge * v_edges).sum()
+
+    reverse = jax.grad(pairing, (0, 1))(batch.nodes, batch.edges)
+    for nodes, edges in (forward, (direct.nodes, direct.edges), reverse):
+        assert_close(case.to_padded(layout, nodes), expected_nodes, rtol=1e-9, atol=1e-9)
+        assert_close(edges, expected_edges, rtol=1e-9, atol=1e-8)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_second_derivative_of_entropy(layout):
+    case = make_case("moderate", True, "float64")
+    batch = case.batch(layout)
+    rng = np.random.default_rng(3)
+    v_nodes = jnp.asarray(rng.normal(size=batch.nodes.shape))
+    v_edges = jnp.asarray(rng.normal(size=batch.edges.shape))
+
+    def gradient(nodes, edges):
+        total = lambda n, e: jaxseq.batch_entropy(case.rebuild(layout, n, e)).sum()  # noqa: E731
+        return jax.grad(total, (0, 1))(nodes, edges)
+
+    def single_gradient(nodes, edges):
+        def total(nodes, edges):
+            run = jax.vmap(lambda a, n: jaxseq.entropy(jaxseq.Chain(a, edges, n)))
+            return run(nodes, case.lengths).sum()
+
+        return jax.grad(total, (0, 1))(nodes, edges)
+
+    found = jax.jvp(gradient, (batch.nodes, batch.edges), (v_nodes, v_edges))[1]
+    padded_v = jnp.asarray(case.to_padded(layout, v_nodes))
+    expected = jax.jvp(single_gradient, (case.padded.nodes, case.edges), (padded_v, v_edges))[1]
+    assert_close(case.to_padded(layout, found[0]), expected[0], rtol=1e-9, atol=1e-9)
+    assert_close(found[1], expected[1], rtol=1e-9, atol=1e-8)
+
+
+@each_case
+def test_viterbi_equals_single_chains(kind, forbidden, dtype, layout):
+    case = make_case(kind, forbidden, dtype)
+    labels, scores = jaxseq.batch_viterbi(case.batch(layout))
+    expected_labels, expected_scores = case.single(jaxseq.viterbi)
+    assert_close(scores, expected_scores, **tolerance(dtype))
+    for index, path in enumerate(jaxseq.unpack(case.batch(layout), labels)):
+        assert path.tolist() == expected_labels[index, : len(path)].tolist()
+    assert (np.asarray(labels)[np.asarray(case.batch(layout).segments) < 0] == -1).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_one_extreme_sequence_is_rescued_and_changes_no_other(layout):
+    """A label 150 below at one step that is the only way on at the next underflows float32."""
+    case = make_case("moderate", False, "float32")
+    sequences = [sequence.copy() for sequence in case.sequences]
+    long = next(i for i in range(3, NUM) if len(sequences[i]) > 4)
+    sequences[long][1] = [0, -150, -150, -150]
+    sequences[long][2] = [-400, 0, 0, 0]
+    edges = np.asarray(case.edges).copy()
+    edges[0] = [0, -350, -350, -350]
+    if layout == "packed":
+        batch = jaxseq.pack(sequences, edges, width=16)
+    else:
+        nodes = np.asarray(case.padded.nodes).copy()
+        nodes[long, : len(sequences[long])] = sequences[long]
+        batch = jaxseq.PaddedBatch(nodes, edges, case.lengths)
+    naive = jaxseq.batch_marginals(batch, method="scaled")
+    found = jaxseq.batch_marginals(batch)
+    exact = jaxseq.batch_marginals(batch, method="log")
+    assert not np.allclose(naive.nodes, exact.nodes, atol=1e-3), "the example no longer underflows"
+    assert_close(found.nodes, exact.nodes, rtol=1e-5, atol=1e-6)
+    assert_close(found.log_partition, exact.log_partition, rtol=1e-5, atol=1e-4)
+    gradient = jaxseq.batch_entropy_gradient(batch)
+    expected = jaxseq.batch_entropy_gradient(batch, method="log")
+    assert_close(gradient.entropy, expected.entropy, rtol=1e-4, atol=1e-4)
+    assert_close(gradient.nodes, expected.nodes, rtol=1e-4, atol=1e-3)
+
+
+def test_more_rows_than_a_block_and_not_a_multiple_of_it():
+    rng = np.random.default_rng(4)
+    nodes = rng.normal(size=(300, 5, 3))
+    edges = rng.normal(size=(3, 3))
+    lengths = rng.integers(0, 6, 300)
+    batch = jaxseq.PaddedBatch(nodes, edges, lengths)
+    run = jax.vmap(lambda a, n: jaxseq.log_partition(jaxseq.Chain(a, edges, n)))
+    assert_close(jaxseq.batch_log_partition(batch), run(nodes, lengths), rtol=1e-9, atol=1e-9)
+    run = jax.vmap(lambda a, n: jaxseq.entropy(jaxseq.Chain(a, edges, n)))
+    assert_close(jaxseq.batch_entropy(batch), run(nodes, lengths), rtol=1e-9, atol=1e-9)
+    counts = jaxseq.batch_marginals(batch).edges.sum()
+    assert_close(counts, np.float64(np.maximum(lengths - 1, 0).sum()), rtol=1e-12)
+
+
+def test_left_to_right_topology_is_not_mistaken_for_underflow():
+    """Labels that cannot be reached yet are zeros of the model's making."""
+    s = 5
+    edges = np.full((s, s), -np.inf)
+    edges[np.arange(s), np.arange(s)] = 0.0
+    edges[np.arange(s - 1), np.arange(1, s)] = -1.0
+    nodes = np.random.default_rng(5).normal(size=(8, 9, s))
+    nodes[:, 0, 1:] = -np.inf
+    batch = jaxseq.PaddedBatch(nodes, edges)
+    found, exact = jaxseq.batch_marginals(batch), jaxseq.batch_marginals(batch, method="log")
+    assert_close(found.nodes, exact.nodes, rtol=1e-9, atol=1e-12)
+    assert_close(found.edges, exact.edges, rtol=1e-9, atol=1e-12)
+
+
+def test_one_trace_a_shape():
+    chex.clear_trace_counter()
+
+    @jax.jit
+    @chex.assert_max_traces(1)
+    def total(nodes, edges, lengths):
+        batch = jaxseq.PaddedBatch(nodes, edges, lengths)
+        return jaxseq.batch_log_partition(batch).sum() + jaxseq.batch_entropy(batch).sum()
+
+    for seed in range(3):
+        case = make_case("moderate", False, "float32", seed)
+        assert np.isfinite(total(case.padded.nodes, case.edges, jnp.asarray(case.lengths)))
+
+
+def test_never_four_dimensional():
+    """No [rows, slots, s, s] array outside the log-space rescue, which works block by block."""
+    nodes = jnp.zeros((1000, 7, 5), jnp.float32)
+    edges = jnp.zeros((5, 5), jnp.float32)
+
+    def total(nodes, edges):
+        batch = jaxseq.PaddedBatch(nodes, edges)
+        return jaxseq.batch_log_partition(batch).sum() + jaxseq.batch_entropy(batch).sum()
+
+    text = jax.jit(jax.grad(total, (0, 1))).lower(nodes, edges).as_text()
+    assert "1000x7x5x" in text
+    assert "1000x7x5x5x" not in text
+    assert "1000x6x5x5x" not in text
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_legal_path_anywhere(layout):
+    nodes = [np.full((3, 2), -np.inf, np.float32)] * 2 + [np.zeros((2, 2), np.float32)]
+    edges = np.zeros((2, 2), np.float32)
+    if layout == "packed":
+        batch = jaxseq.pack(nodes, edges, width=8)
+    else:
+        stacked = np.zeros((3, 3, 2), np.float32)
+        stacked[:2] = -np.inf
+        batch = jaxseq.PaddedBatch(stacked, edges, [3, 3, 2])
+    assert jaxseq.batch_log_partition(batch).tolist()[:2] == [-np.inf, -np.inf]
+    assert jaxseq.batch_entropy(batch).tolist()[:2] == [0, 0]
+    found = jaxseq.batch_marginals(batch)
+    assert_close(np.asarray(found.edges).sum(), np.float32(1), rtol=1e-6)
+    gradient = jaxseq.batch_entropy_gradient(batch)
+    for array in (found.nodes, found.edges, gradient.nodes, gradient.edges):
+        assert np.isfinite(array).all()
+    labels, scores = jaxseq.batch_viterbi(batch)
+    assert scores.tolist()[:2] == [-np.inf, -np.inf]
+    assert all((path == -1).all() for path in jaxseq.unpack(batch, labels)[:2])

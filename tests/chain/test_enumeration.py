@@ -1,0 +1,34 @@
+"""Law: every function gives what the plain sum over all labellings gives."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.chain.cases import PER_POSITION, SHARED, SMALL_SHAPES, cases
+from tests.chain.registry import ENTRIES
+
+EVERY_METHOD = [(entry, method) for entry in ENTRIES for method in entry.methods]
+NAMES = [f"{entry.name}-{method}" for entry, method in EVERY_METHOD]
+
+
+@pytest.mark.parametrize(("entry", "method"), EVERY_METHOD, ids=NAMES)
+@given(data=st.data())
+def test_float64_equals_enumeration(entry, method, data):
+    case = data.draw(cases(PER_POSITION))
+    entry.assert_agrees(entry.call(case, method), case)
+
+
+@pytest.mark.parametrize(("entry", "method"), EVERY_METHOD, ids=NAMES)
+@given(data=st.data())
+def test_float32_equals_enumeration_in_float64(entry, method, data):
+    case = data.draw(cases(SHARED, np.float32))
+    entry.assert_agrees(entry.call(case, method), case)
+
+
+@pytest.mark.parametrize("shape", SMALL_SHAPES, ids=str)
+@pytest.mark.parametrize("entry", ENTRIES, ids=repr)
+@given(data=st.data())
+def test_small_shapes_equal_enumeration(entry, shape, data):
+    case = data.draw(cases(shape))
+    entry.assert_agrees(entry.call(case, "auto"), case)

@@ -1,0 +1,55 @@
+"""Settings of the whole suite; they must stand before JAX or jaxseq is imported.
+
+Compiling is nearly all that the tests cost, so XLA is told to optimise little. Flags that the
+user has set come last and win: ``XLA_FLAGS="--xla_backend_optimization_level=3
+--xla_cpu_use_fusion_emitters=true" pytest`` tests the code that users run.
+"""
+
+import os
+from importlib.metadata import version
+
+QUICK_COMPILING = ["--xla_backend_optimization_level=0"]
+if version("jaxlib").startswith("0.10."):  # XLA aborts on a flag that it does not know
+    QUICK_COMPILING += ["--xla_cpu_use_fusion_emitters=false"]
+os.environ["XLA_FLAGS"] = " ".join([*QUICK_COMPILING, os.environ.get("XLA_FLAGS", "")]).strip()
+
+import hypothesis  # noqa: E402
+import jax  # noqa: E402
+import jaxtyping  # noqa: E402
+import pytest  # noqa: E402
+
+jax.config.update("jax_enable_x64", True)  # float32 is tested with arrays of float32
+jaxtyping.install_import_hook("jaxseq", "beartype.beartype")  # runs every annotation of a shape
+
+SLOW_IS_FINE = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large]
+hypothesis.settings.register_profile(
+    "ci",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    max_examples=15,
+    suppress_health_check=SLOW_IS_FINE,
+)
+hypothesis.settings.register_profile(
+    "thorough",
+    deadline=None,
+    database=None,
+    max_examples=300,
+    suppress_health_check=SLOW_IS_FINE,
+)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_configure(config):
+    """Under ``-n``, tests that share compiled programs go to one worker."""
+    if getattr(config.option, "dist", "no") == "load":
+        config.option.dist = "loadgroup"
+
+
+def pytest_collection_modifyitems(config, items):
+    """A registry entry's tests share its programs; other tests share those of their module."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        entry = getattr(item, "callspec", None) and item.callspec.params.get("entry")
+        item.add_marker(pytest.mark.xdist_group(entry.name if entry else item.path.stem))
