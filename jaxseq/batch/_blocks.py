@@ -8,7 +8,7 @@ own block to the log-space functions, and no other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,21 +35,126 @@ CACHE_ENTRIES = 2**18
 def rows_per_block(rows: int, slots: int, labels: int) -> int:
     """How many rows to work on at a time: what fits a CPU's cache; all on an accelerator."""
     if jax.default_backend() != "cpu":
-        return rows
+        return max(1, rows)
     fitting = CACHE_ENTRIES // (slots * labels)
-    return min(rows, max(32, min(128, fitting // 16 * 16)))
+    return max(1, min(rows, max(32, min(128, fitting // 16 * 16))))
 
 
-def map_blocks(
-    kernel: Callable[..., Any],
+def cut_block(
+    segments: Int[Array, "c t"], weights: Float[Array, "c t"], nodes: Float[Array, "c t s"]
+) -> Block:
+    """Some rows of a batch as a block."""
+    valid = segments >= 0
+    linked = jnp.pad((segments[:, 1:] == segments[:, :-1]) & valid[:, 1:], ((0, 0), (1, 0)))
+    return Block(nodes, linked, valid, weights)
+
+
+class Kernel(NamedTuple):
+    """A quantity of a block: `fast` also says whether it is certified, `slow` is always right.
+
+    Both return a tuple of per-slot arrays [c, t, …] followed by one sum over the block [s, s], or
+    by None.
+    """
+
+    fast: Callable[[Block], tuple[tuple[Array | None, ...], Bool[Array, ""]]]
+    slow: Callable[[Block], tuple[Array | None, ...]]
+
+
+def run_blocks(
+    kernel: Kernel,
+    method: Method,
+    edges: Float[Array, "s s"],
     segments: Int[Array, "r t"],
     weights: Float[Array, "r t"],
     nodes: Float[Array, "r t s"],
-    *more: Float[Array, "r t s"],
-) -> Any:
-    """`kernel(block, *more rows)` for all blocks, results stacked [blocks, …]."""
+) -> tuple[Array | None, ...]:
+    """The kernel on all rows: per-slot arrays [r, t, …], then the sum over the batch or None.
+
+    Blocks are read and written in place: no padded copy of the input, none of the output. When
+    the rows are no multiple of the block, the last block reaches back over rows that are done
+    already; it writes the same values there, and its sum leaves them out.
+    """
     rows, slots, labels = nodes.shape
-    size = max(1, rows_per_block(rows, slots, labels))
+    size = rows_per_block(rows, slots, labels)
+    blocks = -(-rows // size)
+
+    def read(index):
+        start = jnp.minimum(index * size, rows - size)
+        parts = (lax.dynamic_slice_in_dim(a, start, size) for a in (segments, weights, nodes))
+        block = cut_block(*parts)
+        fresh = start + jnp.arange(size) >= index * size
+        return start, block._replace(weights=jnp.where(fresh[:, None], block.weights, 0))
+
+    def write(outputs, index, start, result):
+        *per_slot, total = result
+        *all_slots, totals = outputs
+        all_slots = [
+            lax.dynamic_update_slice_in_dim(whole, part, start, 0)
+            for whole, part in zip(all_slots, per_slot)
+        ]
+        totals = None if totals is None else totals.at[index].set(total)
+        return (*all_slots, totals)
+
+    def first_pass(index, state):
+        outputs, certified = state
+        start, block = read(index)
+        if method == "log":
+            return write(outputs, index, start, kernel.slow(block)), certified
+        result, fine = kernel.fast(block)
+        return write(outputs, index, start, result), certified.at[index].set(fine)
+
+    def second_pass(place, outputs):
+        index = suspects[place]
+        start, block = read(index)
+        *all_slots, totals = outputs
+        current = (
+            *(lax.dynamic_slice_in_dim(whole, start, size) for whole in all_slots),
+            None if totals is None else totals[index],
+        )
+        chosen = lax.cond(
+            really_certified(block, edges), lambda: current, lambda: tuple(kernel.slow(block))
+        )
+        return write(outputs, index, start, chosen)
+
+    *per_slot, total = jax.eval_shape(lambda: kernel.slow(read(jnp.int32(0))[1]))
+    outputs = (
+        *(jnp.zeros((rows, *part.shape[1:]), part.dtype) for part in per_slot),
+        None if total is None else jnp.zeros((blocks, *total.shape), total.dtype),
+    )
+    outputs, certified = lax.fori_loop(
+        0, blocks, first_pass, (outputs, jnp.ones(blocks, bool)), unroll=False
+    )
+    if method == "auto":
+        suspects = jnp.argsort(certified)  # those that are not, first
+        outputs = lax.fori_loop(0, (~certified).sum(), second_pass, outputs)
+    *all_slots, totals = outputs
+    return (*all_slots, None if totals is None else totals.sum(0))
+
+
+def really_certified(block: Block, edges: Float[Array, "s s"]) -> Bool[Array, ""]:
+    """The exact certificate.
+
+    The fast kernels may suspect a chain that forbids transitions without cause: they take every
+    legal label for reachable.
+    """
+    certificate = jax.vmap(lambda *row: scaled_forward_backward(row[0], edges, *row[1:])[1])
+    return certificate(block.nodes, block.linked[:, 1:], block.valid).all()
+
+
+def map_linear(
+    kernel: Callable[..., tuple[Array, Array, Array]],
+    segments: Int[Array, "r t"],
+    weights: Float[Array, "r t"],
+    nodes: Float[Array, "r t s"],
+    values: Float[Array, "r t s"],
+) -> tuple[Array, Array, Array]:
+    """``kernel(block, values)`` on all rows, like `run_blocks`, for kernels linear in the values.
+
+    Written as a map over padded blocks, which JAX can transpose; a loop that updates in place
+    it cannot.
+    """
+    rows, slots, labels = nodes.shape
+    size = rows_per_block(rows, slots, labels)
     blocks = -(-rows // size)
     missing = blocks * size - rows
 
@@ -60,41 +165,13 @@ def map_blocks(
         return array.reshape(blocks, size, *array.shape[1:])
 
     def run(rows_of_block):
-        segment, weight, node, *rest = rows_of_block
-        valid = segment >= 0
-        linked = jnp.pad((segment[:, 1:] == segment[:, :-1]) & valid[:, 1:], ((0, 0), (1, 0)))
-        return kernel(Block(node, linked, valid, weight), *rest)
+        *parts, value = rows_of_block
+        return kernel(cut_block(*parts), value)
 
-    arrays = (split(segments, -1), *(split(array, 0) for array in (weights, nodes, *more)))
-    return lax.map(run, arrays)
-
-
-def join_rows(stacked: Array, rows: int) -> Array:
-    """Results [blocks, size, …] as [rows, …]."""
-    return stacked.reshape(-1, *stacked.shape[2:])[:rows]
-
-
-def choose(
-    method: Method, fast: Callable[[], tuple[Any, Bool[Array, ""]]], slow: Callable[[], Any],
-    block: Block, edges: Array,
-) -> Any:  # fmt: skip
-    """The fast kernel's result where it is certified, else the slow one's.
-
-    The kernels certify cheaply and may suspect a chain that forbids transitions without cause;
-    such a block is looked at again, exactly, before it is sent to log space.
-    """
-    if method == "log":
-        return slow()
-    result, certified = fast()
-    if method == "scaled":
-        return result
-
-    def look_again():
-        rows = (block.nodes, block.linked[:, 1:], block.valid)
-        exactly = jax.vmap(lambda n, l, v: scaled_forward_backward(n, edges, l, v)[1])(*rows)  # noqa: E741
-        return lax.cond(exactly.all(), lambda: result, slow)
-
-    return lax.cond(certified, lambda: result, look_again)
+    arrays = (split(segments, -1), *(split(array, 0) for array in (weights, nodes, values)))
+    *per_slot, totals = lax.map(run, arrays)
+    first, second = (part.reshape(-1, *part.shape[2:])[:rows] for part in per_slot)
+    return first, second, totals.sum(0)
 
 
 # --------------------------------------------------------------- the same, row by row, in logs
@@ -110,30 +187,47 @@ def _weigh_edges(block: Block, values: Float[Array, "c m s s"]) -> Float[Array, 
     return (block.weights[:, :-1, None, None] * values).sum((0, 1))
 
 
-def forward(block: Block, edges: Array, method: Method) -> Float[Array, "c t"]:
+def forward(edges: Array) -> Kernel:
     """Increments of log Z."""
 
-    def slow():
+    def fast(block):
+        increments, certified = _scaled.forward(block, edges)
+        return (increments, None), certified
+
+    def slow(block):
         run = jax.vmap(log_forward, (0, None, 0, 0))
-        return run(block.nodes, edges, block.linked[:, 1:], block.valid)[1]
+        return run(block.nodes, edges, block.linked[:, 1:], block.valid)[1], None
 
-    return choose(method, lambda: _scaled.forward(block, edges), slow, block, edges)
+    return Kernel(fast, slow)
 
 
-def marginals(block: Block, edges: Array, method: Method) -> BlockMarginals:
-    """Forward–backward."""
+def marginals(edges: Array) -> Kernel:
+    """Increments of log Z, node marginals, and the weighted sum of edge marginals."""
 
-    def slow():
-        lattice = _log_lattice(block, edges)
-        return BlockMarginals(lattice.increments, lattice.nodes, _weigh_edges(block, lattice.edges))
+    def slow(block):
+        increments, nodes, pairs = _log_lattice(block, edges)
+        return BlockMarginals(increments, nodes, _weigh_edges(block, pairs))
 
-    return choose(method, lambda: _scaled.marginals(block, edges), slow, block, edges)
+    return Kernel(lambda block: _scaled.marginals(block, edges), slow)
+
+
+def entropy(edges: Array) -> Kernel:
+    """Shares of the entropy, its gradient by nodes, and the weighted sum of that by edges."""
+
+    def slow(block):
+        _, nodes, pairs = _log_lattice(block, edges)
+        by_node, by_pair = jax.vmap(gradient_from_marginals)(nodes, pairs)
+        shares = jnp.where(block.linked, 0, jax.vmap(label_entropies)(nodes))
+        shares = shares.at[:, :-1].add(jax.vmap(step_entropies)(pairs))
+        return BlockEntropy(shares, by_node, _weigh_edges(block, by_pair))
+
+    return Kernel(lambda block: _scaled_entropy.entropy(block, edges), slow)
 
 
 def covariance(
     block: Block, edges: Array, node_values: Array, edge_values: Array, method: Method
 ) -> BlockCovariance:
-    """Covariance with an additive functional."""
+    """Covariance with an additive functional; linear in its values."""
 
     def slow():
         _, nodes, pairs = _log_lattice(block, edges)
@@ -144,18 +238,13 @@ def covariance(
         means = means.at[:, :-1].add((pairs * edge_values).sum((2, 3)))
         return BlockCovariance(means, by_node, _weigh_edges(block, by_pair))
 
-    fast = lambda: _scaled_covariance.covariance(block, edges, node_values, edge_values)  # noqa: E731
-    return choose(method, fast, slow, block, edges)
+    if method == "log":
+        return slow()
+    result, certified = _scaled_covariance.covariance(block, edges, node_values, edge_values)
+    if method == "scaled":
+        return result
 
+    def look_again():
+        return lax.cond(really_certified(block, edges), lambda: result, slow)
 
-def entropy(block: Block, edges: Array, method: Method) -> BlockEntropy:
-    """Entropy and its gradient."""
-
-    def slow():
-        _, nodes, pairs = _log_lattice(block, edges)
-        by_node, by_pair = jax.vmap(gradient_from_marginals)(nodes, pairs)
-        entropies = jnp.where(block.linked, 0, jax.vmap(label_entropies)(nodes))
-        entropies = entropies.at[:, :-1].add(jax.vmap(step_entropies)(pairs))
-        return BlockEntropy(entropies, by_node, _weigh_edges(block, by_pair))
-
-    return choose(method, lambda: _scaled_entropy.entropy(block, edges), slow, block, edges)
+    return lax.cond(certified, lambda: result, look_again)

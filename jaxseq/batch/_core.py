@@ -47,10 +47,10 @@ def marginals(
     num: int, method: Method,
 ) -> tuple[Float[Array, " num"], Nodes, Edges]:  # fmt: skip
     """log Z of each sequence, node marginals, and the weighted sum of all edge marginals."""
-    kernel = lambda block: _blocks.marginals(block, edges, method)  # noqa: E731
-    increments, by_node, by_edge = _blocks.map_blocks(kernel, segments, weights, nodes)
-    increments, by_node = (_blocks.join_rows(x, nodes.shape[0]) for x in (increments, by_node))
-    return per_sequence(increments, segments, num), by_node, by_edge.sum(0)
+    increments, by_node, by_edge = _blocks.run_blocks(
+        _blocks.marginals(edges), method, edges, segments, weights, nodes
+    )
+    return per_sequence(increments, segments, num), by_node, by_edge
 
 
 def _marginals_jvp(num, method, primals, tangents):
@@ -75,9 +75,10 @@ def log_partition(
     nodes: Nodes, edges: Edges, segments: Segments, num: int, method: Method
 ) -> Float[Array, " num"]:
     """log Z of each sequence."""
-    kernel = lambda block: _blocks.forward(block, edges, method)  # noqa: E731
-    increments = _blocks.map_blocks(kernel, segments, _ones(nodes), nodes)
-    return per_sequence(_blocks.join_rows(increments, nodes.shape[0]), segments, num)
+    increments, _ = _blocks.run_blocks(
+        _blocks.forward(edges), method, edges, segments, _ones(nodes), nodes
+    )
+    return per_sequence(increments, segments, num)
 
 
 def _log_partition_forward(nodes, edges, segments, num, method):
@@ -120,10 +121,10 @@ def entropy_gradient(
     num: int, method: Method,
 ) -> tuple[Float[Array, " num"], Nodes, Edges]:  # fmt: skip
     """Entropy of each sequence, ∂/∂nodes of its own, ∂/∂edges of the weighted sum."""
-    kernel = lambda block: _blocks.entropy(block, edges, method)  # noqa: E731
-    means, by_node, by_edge = _blocks.map_blocks(kernel, segments, weights, nodes)
-    means, by_node = (_blocks.join_rows(x, nodes.shape[0]) for x in (means, by_node))
-    return per_sequence(means, segments, num), by_node, by_edge.sum(0)
+    shares, by_node, by_edge = _blocks.run_blocks(
+        _blocks.entropy(edges), method, edges, segments, weights, nodes
+    )
+    return per_sequence(shares, segments, num), by_node, by_edge
 
 
 @entropy_gradient.defjvp
@@ -183,9 +184,8 @@ def covariance(
     def kernel(block, values):
         return _blocks.covariance(block, edges, values, edge_values, method)
 
-    parts = _blocks.map_blocks(kernel, segments, weights, nodes, node_values)
-    means, by_node = (_blocks.join_rows(x, nodes.shape[0]) for x in (parts.means, parts.nodes))
-    return per_sequence(means, segments, num), by_node, parts.edges.sum(0)
+    means, by_node, by_edge = _blocks.map_linear(kernel, segments, weights, nodes, node_values)
+    return per_sequence(means, segments, num), by_node, by_edge
 
 
 @covariance.defjvp

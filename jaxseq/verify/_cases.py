@@ -96,7 +96,7 @@ def _draw(rng: np.random.Generator, n: int, s: int, edge_shape: tuple[int, ...],
         return rng.normal(0, spread, shape).astype(np.float32).astype(np.float64)
 
     length = n - 1 - int(rng.integers(0, max(n // 2, 1))) if "padded" in kind else n
-    spread = 8.0 if kind == "wide" else 1.5
+    spread = 5.0 if kind == "wide" else 1.5
     nodes, edges = scores((n, s), spread), scores(edge_shape, spread)
     other_nodes, other_edges = scores((n, s)), scores(edge_shape)
     path = rng.integers(0, s, n)

@@ -12,10 +12,8 @@ DTYPES = ("float32", "float64")
 
 def wide(enabled: bool) -> AbstractContextManager:
     """Allow (or forbid) float64 inside the block; the setting outside is left as it was."""
-    manager = getattr(jax, "enable_x64", None)
-    if manager is None:  # before jax 0.8
-        manager = jax.experimental.enable_x64
-    return manager(enabled)
+    home = jax if hasattr(jax, "enable_x64") else jax.experimental  # older releases have it there
+    return getattr(home, "enable_x64")(enabled)  # noqa: B009 (which of the two, types cannot know)
 
 
 def check_dtypes(dtypes: tuple[str, ...]) -> None:

@@ -26,13 +26,14 @@ Function = Callable[[Case], Any]
 class Derivatives(NamedTuple):
     """Derivatives of a function with k values in all d scores, by three kinds of autodiff.
 
-    grad: reverse mode, ``[k, d]``.  jacfwd: forward mode, ``[k, d]``.
-    jvp: along the given directions, ``[k, r]``.
+    grad: reverse mode, ``[k, d]``.
+    jacfwd: forward mode, ``[k, d]``; None when only reverse mode was asked for.
+    jvp: along r given directions, ``[k, r]``; None likewise.
     """
 
     grad: Float[Array, "*b k d"]
-    jacfwd: Float[Array, "*b k d"]
-    jvp: Float[Array, "*b k r"]
+    jacfwd: Float[Array, "*b k d"] | None
+    jvp: Float[Array, "*b k r"] | None
 
 
 def stacked(functions: Sequence[Function], case: Case):
@@ -41,14 +42,23 @@ def stacked(functions: Sequence[Function], case: Case):
 
 
 def differentiate(
-    functions: Sequence[Function], case: Case, directions: Float[Array, "r d"]
+    functions: Sequence[Function], case: Case, directions: Float[Array, "r d"], forward: bool
 ) -> tuple[Derivatives, ...]:
     """Derivatives of every function at the case's scores."""
+    if not functions:
+        return ()
     values, theta = stacked(functions, case), case.theta
-    push = lambda direction: jax.jvp(values, (theta,), (direction,))[1]  # noqa: E731
-    reverse, forward = jax.jacrev(values)(theta), jax.jacfwd(values)(theta)
-    along = jax.vmap(push, out_axes=1)(directions)
-    return tuple(Derivatives(*parts) for parts in zip(reverse, forward, along))
+    reverse = jax.jacrev(values)(theta)
+    if not forward:
+        return tuple(Derivatives(grad, None, None) for grad in reverse)
+    # jax.jacfwd is jax.jvp mapped over the unit vectors; one map serves both columns.
+    tangents = jnp.concatenate([jnp.eye(theta.size, dtype=theta.dtype), directions])
+    push = lambda tangent: jax.jvp(values, (theta,), (tangent,))[1]  # noqa: E731
+    pushed = jax.vmap(push, out_axes=1)(tangents)
+    return tuple(
+        Derivatives(grad, along[:, : theta.size], along[:, theta.size :])
+        for grad, along in zip(reverse, pushed)
+    )
 
 
 def matrix_of(result: Any, quantity: Quantity, size: int) -> Array:
@@ -57,26 +67,32 @@ def matrix_of(result: Any, quantity: Quantity, size: int) -> Array:
     return flat if quantity.value is None else flat.reshape(-1, size)
 
 
-def compile_stack(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` mapped over the leading axis of its arguments, compiled, as NumPy arrays."""
-    # The programs run once, on tiny arrays: optimising them would be the greater part of a check.
-    options = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
-    compiled = jax.jit(jax.vmap(function), compiler_options=options)
-    return lambda *args: jax.tree.map(np.asarray, compiled(*args))
+QUICK_COMPILING = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+"""The programs run once, on tiny arrays: optimising them would be the greater part of a check."""
+
+
+def run_stack(function: Callable[..., Any], *args: Any) -> Any:
+    """`function` mapped over the leading axis of its arguments, as NumPy arrays."""
+    lowered = jax.jit(jax.vmap(function)).lower(*args)
+    try:
+        compiled = lowered.compile(QUICK_COMPILING)
+    except jax.errors.JaxRuntimeError:  # another backend, or an XLA without these options
+        compiled = lowered.compile()
+    return jax.tree.map(np.asarray, compiled(*args))
 
 
 def run_reference(
-    quantities: Sequence[Quantity], cases: Case, directions: Matrix
+    quantities: Sequence[Quantity], cases: Case, directions: Matrix, forward: bool
 ) -> dict[str, Any]:
     """By quantity: its plain value, or the derivatives of the plain function. In float64."""
     plain = [quantity.reference for quantity in quantities if quantity.value is None]
     unique = _unique(quantity.reference for quantity in quantities if quantity.value is not None)
 
     def program(case: Case, directions: Array):
-        return stacked(plain, case)(case.theta), differentiate(unique, case, directions)
+        return stacked(plain, case)(case.theta), differentiate(unique, case, directions, forward)
 
     with wide(True):
-        values, derived = compile_stack(program)(cases.cast("float64"), jnp.asarray(directions))
+        values, derived = run_stack(program, cases.cast("float64"), jnp.asarray(directions))
     as_value, as_derivative = dict(zip(plain, values)), dict(zip(unique, derived))
     return {
         quantity.name: (as_value if quantity.value is None else as_derivative)[quantity.reference]
@@ -98,6 +114,7 @@ def run_library(
     directions: Matrix,
     dtype: str,
     method: str,
+    forward: bool,
 ) -> LibraryResults:
     """The quantities by the library, in the dtype and by the method given."""
     closed = [quantity for quantity in quantities if quantity.hand is not None]
@@ -111,10 +128,10 @@ def run_library(
             for quantity in closed
             if quantity.hand is not None
         )
-        return hand, differentiate(unique, case, directions)
+        return hand, differentiate(unique, case, directions, forward)
 
     with wide(dtype == "float64"):
-        hand, derived = compile_stack(program)(cases.cast(dtype), jnp.asarray(directions, dtype))
+        hand, derived = run_stack(program, cases.cast(dtype), jnp.asarray(directions, dtype))
     by_function = dict(zip(unique, derived))
     by_name = {name: by_function[function] for name, function in functions.items()}
     by_hand = {quantity.name: result for quantity, result in zip(closed, hand)}
@@ -130,7 +147,7 @@ def run_differences(
     unique = _unique(functions.values())
     if not unique:
         return {}
-    theta = np.stack([np.asarray(case_theta) for case_theta in _thetas(cases)])
+    theta = thetas(cases)
     batch, size = theta.shape
     step = differences.steps(theta)  # [levels, b, d]
     shift = np.einsum("lbd,de->blde", step, np.eye(size))
@@ -141,7 +158,7 @@ def run_differences(
         return jax.vmap(stacked(unique, case))(points)
 
     with wide(True):
-        values = compile_stack(program)(cases.cast("float64"), jnp.asarray(points))
+        values = run_stack(program, cases.cast("float64"), jnp.asarray(points))
     step = np.moveaxis(step, 1, 0)[..., None]  # [b, levels, d, 1]
     results = []
     for value in values:
@@ -152,7 +169,8 @@ def run_differences(
     return {name: by_function[function] for name, function in functions.items()}
 
 
-def _thetas(cases: Case) -> Matrix:
+def thetas(cases: Case) -> Matrix:
+    """The scores of a stack of cases, one vector each: ``[b, d]``."""
     batch = cases.nodes.shape[0]
     parts = [np.asarray(part).reshape(batch, -1) for part in (cases.nodes, cases.edges)]
     return np.concatenate(parts, axis=1)

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
 
 from jaxseq.verify import _reference as plain
 from jaxseq.verify import _table as by_path
@@ -32,11 +36,12 @@ class Quantity:
     Attributes:
         name: as it appears in the table.
         reference: plain twin; of the quantity itself, or of `value` for a derivative.
-        enumerated: the quantity by enumeration, in the same order of entries; None if too large.
+        enumerated: the quantity by enumeration, in the same order of entries.
         hand: the quantity by the library. None for a derivative that the library offers only
             through `jax.grad` of `value`.
         value: for a derivative, the library's function that it is the derivative of.
         methods: the engines the library offers for it.
+        tabular: whether the reference goes through a table of all paths (small chains only).
     """
 
     name: str
@@ -45,10 +50,25 @@ class Quantity:
     hand: LibraryFunction | None = None
     value: LibraryFunction | None = None
     methods: tuple[str, ...] = ("scaled", "log")
+    tabular: bool = False
 
     def __post_init__(self):
         if self.hand is None and self.value is None:
             raise ValueError(f"{self.name}: expected `hand` or `value`, got neither")
+
+
+class Scores(NamedTuple):
+    """One number for every score, named so that a coordinate can be."""
+
+    nodes: Float[Array, "n s"] | Float[np.ndarray, "n s"]
+    edges: Float[Array, "..."] | Float[np.ndarray, "..."]
+
+
+class Lattices(NamedTuple):
+    """Entropies to the left and to the right, named likewise."""
+
+    left: Float[Array, "n s"]
+    right: Float[Array, "n s"]
 
 
 def chain_of(lib: Library, case: Case) -> Any:
@@ -60,11 +80,11 @@ def other_of(lib: Library, case: Case) -> Any:
 
 
 def _plain(case: Case) -> plain.PlainChain:
-    return plain.PlainChain(case.nodes, case.edges, case.length)
+    return plain.PlainChain(*map(jnp.asarray, (case.nodes, case.edges, case.length)))
 
 
 def _plain_other(case: Case) -> plain.PlainChain:
-    return plain.PlainChain(case.other_nodes, case.other_edges, case.length)
+    return plain.PlainChain(*map(jnp.asarray, (case.other_nodes, case.other_edges, case.length)))
 
 
 def _of_chain(name: str) -> LibraryFunction:
@@ -85,11 +105,12 @@ def _of_pair(name: str, swapped: bool = False) -> LibraryFunction:
 def _marginals(lib: Library, case: Case, method: str):
     """Marginals as the derivative of log Z: summed over positions where edges are shared."""
     result = lib.marginals(chain_of(lib, case), method=method)
-    return result.nodes, result.edges.sum(0) if case.edges.ndim == 2 else result.edges
+    edges = result.edges.sum(0) if case.edges.ndim == 2 else result.edges
+    return Scores(result.nodes, edges)
 
 
 def _tangent(case: Case):
-    return case.node_tangent, case.edge_tangent
+    return jnp.asarray(case.node_tangent), jnp.asarray(case.edge_tangent)
 
 
 def _along_tangent(pair: Any, case: Case):
@@ -117,11 +138,11 @@ def _span_entropy(lib: Library, case: Case, method: str):
 
 
 def _plain_rest(case: Case):
-    return by_path.rest_entropy(_plain(case), case.first, case.labels)
+    return by_path.rest_entropy(_plain(case), jnp.asarray(case.first), jnp.asarray(case.labels))
 
 
 def _plain_span(case: Case):
-    return by_path.span_entropy(_plain(case), case.start, case.stop)
+    return by_path.span_entropy(_plain(case), jnp.asarray(case.start), jnp.asarray(case.stop))
 
 
 VALUES = (
@@ -140,13 +161,15 @@ VALUES = (
     Quantity(
         "entropy_lattices",
         hand=_of_chain("entropy_lattices"),
-        reference=lambda case: by_path.entropy_lattices(_plain(case)),
+        reference=lambda case: Lattices(*by_path.entropy_lattices(_plain(case))),
+        tabular=True,
         enumerated=lambda table: (table.chain.left_entropies(), table.chain.right_entropies()),
     ),
     Quantity(
         "span_entropy",
         hand=_span_entropy,
         reference=_plain_span,
+        tabular=True,
         enumerated=lambda table: table.chain.span_entropy(
             int(table.case.start), int(table.case.stop)
         ),
@@ -155,6 +178,7 @@ VALUES = (
         "rest_entropy",
         hand=_rest_entropy,
         reference=_plain_rest,
+        tabular=True,
         enumerated=lambda table: table.chain.rest_entropy(
             int(table.case.first), table.case.labels
         ),
@@ -163,12 +187,14 @@ VALUES = (
         "cross_entropy",
         hand=_of_pair("cross_entropy"),
         reference=lambda case: by_path.cross_entropy(_plain(case), _plain_other(case)),
+        tabular=True,
         enumerated=lambda table: table.chain.cross_entropy(table.other),
     ),
     Quantity(
         "kl_divergence",
         hand=_of_pair("kl_divergence"),
         reference=lambda case: by_path.kl_divergence(_plain(case), _plain_other(case)),
+        tabular=True,
         enumerated=lambda table: table.chain.kl_divergence(table.other),
     ),
 )  # fmt: skip
@@ -196,7 +222,7 @@ DERIVATIVES = (
             chain_of(lib, case), method=method
         ).matrix,
         value=_marginals,
-        reference=lambda case: plain.marginals(_plain(case)),
+        reference=lambda case: Scores(*plain.marginals(_plain(case))),
         enumerated=lambda table: table.chain.covariance(),
     ),
     Quantity(
@@ -226,42 +252,49 @@ DERIVATIVES = (
             lib.entropy_lattices(chain_of(lib, case), method=method), case
         ),
         reference=lambda case: _weighted_lattices(by_path.entropy_lattices(_plain(case)), case),
+        tabular=True,
         enumerated=lambda table: table.lattices_gradient(),
     ),
     Quantity(
         "∂ span_entropy",
         value=_span_entropy,
         reference=_plain_span,
+        tabular=True,
         enumerated=lambda table: table.span_gradient(),
     ),
     Quantity(
         "∂ rest_entropy",
         value=_rest_entropy,
         reference=_plain_rest,
+        tabular=True,
         enumerated=lambda table: table.rest_gradient(),
     ),
     Quantity(
         "∂ cross_entropy / ∂p",
         value=_of_pair("cross_entropy"),
         reference=lambda case: by_path.cross_entropy(_plain(case), _plain_other(case)),
+        tabular=True,
         enumerated=lambda table: table.cross_entropy_gradient_p(),
     ),
     Quantity(
         "∂ cross_entropy / ∂q",
         value=_of_pair("cross_entropy", swapped=True),
         reference=lambda case: by_path.cross_entropy(_plain_other(case), _plain(case)),
+        tabular=True,
         enumerated=lambda table: table.divergence_gradient_q(),
     ),
     Quantity(
         "∂ kl_divergence / ∂p",
         value=_of_pair("kl_divergence"),
         reference=lambda case: by_path.kl_divergence(_plain(case), _plain_other(case)),
+        tabular=True,
         enumerated=lambda table: table.kl_divergence_gradient_p(),
     ),
     Quantity(
         "∂ kl_divergence / ∂q",
         value=_of_pair("kl_divergence", swapped=True),
         reference=lambda case: by_path.kl_divergence(_plain_other(case), _plain(case)),
+        tabular=True,
         enumerated=lambda table: table.divergence_gradient_q(),
     ),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import chex
 import jax
@@ -32,15 +33,13 @@ class Case:
     def batch(self, layout: str) -> jaxseq.Batch:
         return self.padded if layout == "padded" else self.packed
 
-    def rebuild(self, layout: str, nodes, edges) -> jaxseq.Batch:
-        if layout == "padded":
-            return jaxseq.PaddedBatch(nodes, edges, self.lengths)
-        return jaxseq.PackedBatch(nodes, edges, self.packed.segments, NUM)
+    def index(self, layout: str):
+        """What tells a batch's sequences apart: lengths, or segments."""
+        return jnp.asarray(self.lengths) if layout == "padded" else self.packed.segments
 
     def single(self, fn):
-        """`fn(chain)` for each sequence, in log space where it takes a method."""
-        run = jax.vmap(lambda nodes, length: fn(jaxseq.Chain(nodes, self.edges, length)))
-        return run(self.padded.nodes, self.lengths)
+        """`fn(chain)` for each sequence."""
+        return run_single(fn, self.padded.nodes, self.edges, jnp.asarray(self.lengths))
 
     def to_padded(self, layout: str, values) -> np.ndarray:
         """Per-slot values in the padded layout, 0 on padding."""
@@ -49,6 +48,75 @@ class Case:
             out[index, : len(rows)] = rows
         return out
 
+
+# Module-level and jitted, with all arrays as arguments: one compilation serves every case.
+
+
+def rebuild(layout: str, nodes, edges, index) -> jaxseq.Batch:
+    if layout == "padded":
+        return jaxseq.PaddedBatch(nodes, edges, index)
+    return jaxseq.PackedBatch(nodes, edges, index, NUM)
+
+
+@partial(jax.jit, static_argnames="fn")
+def run_single(fn, nodes, edges, lengths):
+    return jax.vmap(lambda a, length: fn(jaxseq.Chain(a, edges, length)))(nodes, lengths)
+
+
+@partial(jax.jit, static_argnames=("fn", "layout"))
+def batch_gradient(fn, layout, nodes, edges, index, weights, alive):
+    def total(nodes, edges):
+        return (weights * jnp.where(alive, fn(rebuild(layout, nodes, edges, index)), 0)).sum()
+
+    return jax.grad(total, (0, 1))(nodes, edges)
+
+
+@partial(jax.jit, static_argnames="fn")
+def single_gradient(fn, nodes, edges, lengths, weights, alive):
+    def total(nodes, edges):
+        values = jax.vmap(lambda a, n: fn(jaxseq.Chain(a, edges, n), method="log"))(nodes, lengths)
+        return (weights * jnp.where(alive, values, 0)).sum()
+
+    return jax.grad(total, (0, 1))(nodes, edges)
+
+
+@partial(jax.jit, static_argnames=("fn", "layout"))
+def batch_second(fn, layout, nodes, edges, index, v_nodes, v_edges):
+    """Hessian of Σ fn times v, forward over reverse."""
+
+    def gradient(nodes, edges):
+        total = lambda n, e: fn(rebuild(layout, n, e, index)).sum()  # noqa: E731
+        return jax.grad(total, (0, 1))(nodes, edges)
+
+    return jax.jvp(gradient, (nodes, edges), (v_nodes, v_edges))[1]
+
+
+@partial(jax.jit, static_argnames=("fn", "layout"))
+def batch_second_reverse(fn, layout, nodes, edges, index, v_nodes, v_edges):
+    """The same, reverse over reverse."""
+
+    def pairing(nodes, edges):
+        total = lambda n, e: fn(rebuild(layout, n, e, index)).sum()  # noqa: E731
+        by_node, by_edge = jax.grad(total, (0, 1))(nodes, edges)
+        return (by_node * v_nodes).sum() + (by_edge * v_edges).sum()
+
+    return jax.grad(pairing, (0, 1))(nodes, edges)
+
+
+@partial(jax.jit, static_argnames="fn")
+def single_second(fn, nodes, edges, lengths, v_nodes, v_edges):
+    def gradient(nodes, edges):
+        def total(nodes, edges):
+            return jax.vmap(lambda a, n: fn(jaxseq.Chain(a, edges, n)))(nodes, lengths).sum()
+
+        return jax.grad(total, (0, 1))(nodes, edges)
+
+    return jax.jvp(gradient, (nodes, edges), (v_nodes, v_edges))[1]
+
+
+log_partition_in_logs = partial(jaxseq.log_partition, method="log")
+entropy_in_logs = partial(jaxseq.entropy, method="log")
+marginals_in_logs = partial(jaxseq.marginals, method="log")
 
 SCALES = {"moderate": 1.0, "extreme": 200.0}
 
@@ -104,12 +172,12 @@ def each_case(test):
 def test_values_equal_single_chains(kind, forbidden, dtype, layout):
     case = make_case(kind, forbidden, dtype)
     batch = case.batch(layout)
-    log_z = case.single(lambda chain: jaxseq.log_partition(chain, method="log"))
+    log_z = case.single(log_partition_in_logs)
     assert_close(jaxseq.batch_log_partition(batch), log_z, **tolerance(dtype))
-    entropies = case.single(lambda chain: jaxseq.entropy(chain, method="log"))
+    entropies = case.single(entropy_in_logs)
     assert_close(jaxseq.batch_entropy(batch), entropies, **tolerance(dtype))
 
-    expected = case.single(lambda chain: jaxseq.marginals(chain, method="log"))
+    expected = case.single(marginals_in_logs)
     found = jaxseq.batch_marginals(batch)
     assert_close(found.log_partition, log_z, **tolerance(dtype))
     assert_close(case.to_padded(layout, found.nodes), expected.nodes, **tolerance(dtype))
@@ -123,23 +191,16 @@ def test_gradients_of_weighted_sums_equal_single_chains(kind, forbidden, dtype, 
     weights = jnp.asarray(np.random.default_rng(1).normal(size=NUM).astype(dtype))
     alive = case.single(jaxseq.log_partition) > -jnp.inf
 
-    def single_total(fn, nodes, edges):
-        run = jax.vmap(lambda a, length: fn(jaxseq.Chain(a, edges, length), method="log"))
-        return (weights * jnp.where(alive, run(nodes, case.lengths), 0)).sum()
-
     pairs = [
         (jaxseq.batch_log_partition, jaxseq.log_partition),
         (jaxseq.batch_entropy, jaxseq.entropy),
     ]
     for batched, single in pairs:
-
-        def batch_total(nodes, edges, fn=batched):
-            values = fn(case.rebuild(layout, nodes, edges))
-            return (weights * jnp.where(alive, values, 0)).sum()
-
-        nodes, edges = jax.grad(batch_total, (0, 1))(batch.nodes, batch.edges)
-        expected_nodes, expected_edges = jax.grad(single_total, (1, 2))(
-            single, case.padded.nodes, case.edges
+        nodes, edges = batch_gradient(
+            batched, layout, batch.nodes, batch.edges, case.index(layout), weights, alive
+        )
+        expected_nodes, expected_edges = single_gradient(
+            single, case.padded.nodes, case.edges, jnp.asarray(case.lengths), weights, alive
         )
         # Entropy gradients carry scores as factors: their rounding scales with the scores.
         loose = tolerance(dtype, 1 if kind == "moderate" or single is jaxseq.log_partition else 1e3)
@@ -154,13 +215,14 @@ def test_plain_sum_takes_the_same_gradient_as_equal_weights(layout):
     """The edge gradient of a plain sum is not computed again; it must agree all the same."""
     case = make_case("moderate", True, "float64")
     batch = case.batch(layout)
+    twice, alive = jnp.full(NUM, 2.0), jnp.ones(NUM, bool)
     for fn, gradient in (
         (jaxseq.batch_log_partition, jaxseq.batch_marginals),
         (jaxseq.batch_entropy, jaxseq.batch_entropy_gradient),
     ):
-        nodes, edges = jax.grad(
-            lambda nodes, edges, fn=fn: 2 * fn(case.rebuild(layout, nodes, edges)).sum(), (0, 1)
-        )(batch.nodes, batch.edges)
+        nodes, edges = batch_gradient(
+            fn, layout, batch.nodes, batch.edges, case.index(layout), twice, alive
+        )
         direct = gradient(batch)
         assert_close(nodes, 2 * direct.nodes, rtol=1e-12, atol=1e-12)
         assert_close(edges, 2 * direct.edges, rtol=1e-12, atol=1e-12)
@@ -176,30 +238,15 @@ def test_hessian_products(kind, layout):
     v_nodes = jnp.asarray(rng.normal(size=batch.nodes.shape))
     v_edges = jnp.asarray(rng.normal(size=batch.edges.shape))
 
-    def gradient(nodes, edges):
-        total = lambda n, e: jaxseq.batch_log_partition(case.rebuild(layout, n, e)).sum()  # noqa: E731
-        return jax.grad(total, (0, 1))(nodes, edges)
-
-    def single_gradient(nodes, edges):
-        def total(nodes, edges):
-            run = jax.vmap(lambda a, n: jaxseq.log_partition(jaxseq.Chain(a, edges, n)))
-            return run(nodes, case.lengths).sum()
-
-        return jax.grad(total, (0, 1))(nodes, edges)
-
     padded_v = jnp.asarray(case.to_padded(layout, v_nodes))
-    expected_nodes, expected_edges = jax.jvp(
-        single_gradient, (case.padded.nodes, case.edges), (padded_v, v_edges)
-    )[1]
-    forward = jax.jvp(gradient, (batch.nodes, batch.edges), (v_nodes, v_edges))[1]
-    tangent = jaxseq.PaddedBatch(v_nodes, v_edges)
-    direct = jaxseq.batch_covariance_product(batch, tangent)
-
-    def pairing(nodes, edges):
-        by_node, by_edge = gradient(nodes, edges)
-        return (by_node * v_nodes).sum() + (by_edge * v_edges).sum()
-
-    reverse = jax.grad(pairing, (0, 1))(batch.nodes, batch.edges)
+    expected_nodes, expected_edges = single_second(
+        jaxseq.log_partition, case.padded.nodes, case.edges, jnp.asarray(case.lengths),
+        padded_v, v_edges,
+    )  # fmt: skip
+    point = (batch.nodes, batch.edges, case.index(layout), v_nodes, v_edges)
+    forward = batch_second(jaxseq.batch_log_partition, layout, *point)
+    reverse = batch_second_reverse(jaxseq.batch_log_partition, layout, *point)
+    direct = jaxseq.batch_covariance_product(batch, jaxseq.PaddedBatch(v_nodes, v_edges))
     for nodes, edges in (forward, (direct.nodes, direct.edges), reverse):
         assert_close(case.to_padded(layout, nodes), expected_nodes, rtol=1e-9, atol=1e-9)
         assert_close(edges, expected_edges, rtol=1e-9, atol=1e-8)
@@ -213,20 +260,12 @@ def test_second_derivative_of_entropy(layout):
     v_nodes = jnp.asarray(rng.normal(size=batch.nodes.shape))
     v_edges = jnp.asarray(rng.normal(size=batch.edges.shape))
 
-    def gradient(nodes, edges):
-        total = lambda n, e: jaxseq.batch_entropy(case.rebuild(layout, n, e)).sum()  # noqa: E731
-        return jax.grad(total, (0, 1))(nodes, edges)
-
-    def single_gradient(nodes, edges):
-        def total(nodes, edges):
-            run = jax.vmap(lambda a, n: jaxseq.entropy(jaxseq.Chain(a, edges, n)))
-            return run(nodes, case.lengths).sum()
-
-        return jax.grad(total, (0, 1))(nodes, edges)
-
-    found = jax.jvp(gradient, (batch.nodes, batch.edges), (v_nodes, v_edges))[1]
+    point = (batch.nodes, batch.edges, case.index(layout), v_nodes, v_edges)
+    found = batch_second(jaxseq.batch_entropy, layout, *point)
     padded_v = jnp.asarray(case.to_padded(layout, v_nodes))
-    expected = jax.jvp(single_gradient, (case.padded.nodes, case.edges), (padded_v, v_edges))[1]
+    expected = single_second(
+        jaxseq.entropy, case.padded.nodes, case.edges, jnp.asarray(case.lengths), padded_v, v_edges
+    )
     assert_close(case.to_padded(layout, found[0]), expected[0], rtol=1e-9, atol=1e-9)
     assert_close(found[1], expected[1], rtol=1e-9, atol=1e-8)
 

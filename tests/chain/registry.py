@@ -27,7 +27,7 @@ Kind = Literal["smooth", "piecewise", "discrete"]
 
 
 class Tolerance(NamedTuple):
-    """Absolute and relative; sums of scores are allowed `absolute` times the largest score."""
+    """Absolute and relative."""
 
     absolute: float
     relative: float
@@ -83,13 +83,12 @@ class Entry:
             assert_trees_close(output, self.oracle(table, case), tolerance)
 
     def tolerance(self, case: Case) -> Tolerance:
+        """Rounding grows with the scores: of their sums, and a little of probabilities."""
         tolerance = TOLERANCES[case.chain.nodes.dtype.name]
-        if not self.in_nats:
-            return tolerance
         finite = [np.asarray(x)[np.isfinite(x)] for x in scores_of(case)]
-        return tolerance._replace(
-            absolute=tolerance.absolute * max(1.0, *(np.abs(x).max(initial=0) for x in finite))
-        )
+        largest = max(np.abs(x).max(initial=0) for x in finite)
+        factor = max(1.0, largest if self.in_nats else largest / 2000)
+        return tolerance._replace(absolute=tolerance.absolute * factor)
 
     def __repr__(self):  # what pytest and Hypothesis print
         return self.name

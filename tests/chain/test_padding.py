@@ -28,7 +28,10 @@ from tests.chain.registry import (
 
 LENGTH, PADDED = TRUNCATED.n, PER_POSITION.n
 CLOSE = Tolerance(1e-5, 1e-5)
-GARBAGE = [0.0, 1e4, -1e4, 1e30, -1e30, -np.inf, np.inf, np.nan]
+GARBAGE = {
+    "scores": [0.0, 1e4, -1e4, 1e30, -1e30, -np.inf],
+    "no scores": [np.inf, np.nan],
+}
 
 
 def _pad(array, size: int, value, draw=None):
@@ -78,25 +81,26 @@ def _truncated_cases():
     ]
 
 
+@pytest.mark.parametrize("garbage", GARBAGE)
 @pytest.mark.parametrize("entry", DIFFERENTIABLE, ids=repr)
-def test_padded_equals_truncated_in_value_and_derivatives(entry):
+def test_padded_equals_truncated_in_value_and_derivatives(entry, garbage):
     for case in _truncated_cases():
         direction = direction_for(case)
         garbage_direction = Scores(*(_pad(x, len(x) + PADDED - LENGTH, 1e3) for x in direction))
         expected = derivatives(entry.name)(case, direction)
-        for garbage in GARBAGE:
-            padded = _padded(case, garbage)
-            result = derivatives(entry.name)(padded, garbage_direction)
-            assert_trees_close(_cut_all(result), expected, CLOSE, f"padding of {garbage}")
+        for value in GARBAGE[garbage]:
+            result = derivatives(entry.name)(_padded(case, value), garbage_direction)
+            assert_trees_close(_cut_all(result), expected, CLOSE, f"padding of {value}")
 
 
+@pytest.mark.parametrize("garbage", GARBAGE)
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if e not in DIFFERENTIABLE], ids=repr)
-def test_padded_equals_truncated(entry):
+def test_padded_equals_truncated(entry, garbage):
     for case in _truncated_cases():
         expected = entry.call(case, "auto")
-        for garbage in GARBAGE:
-            result = entry.call(_padded(case, garbage), "auto")
-            assert_trees_close(_cut_all(result), expected, CLOSE, f"padding of {garbage}")
+        for value in GARBAGE[garbage]:
+            result = entry.call(_padded(case, value), "auto")
+            assert_trees_close(_cut_all(result), expected, CLOSE, f"padding of {value}")
 
 
 def test_no_length_means_all_positions():

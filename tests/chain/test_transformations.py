@@ -52,6 +52,8 @@ def test_jit_equals_eager_in_one_trace_for_all_lengths(entry):
     """… and the eager call compiles nothing new for new values and a new length."""
     batch = [random_case(SHARED, seed, length=seed, forbid=0.1) for seed in range(SHARED.n + 1)]
 
+    chex.clear_trace_counter()
+
     @jax.jit
     @chex.assert_max_traces(n=1)
     def compiled(case):

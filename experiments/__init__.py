@@ -1,0 +1,1 @@
+"""Reproducible experiments and benchmarks; run as ``python -m experiments``."""
