@@ -64,7 +64,7 @@ def _speed(report: Report) -> None:
         None if torch_seconds is None else torch_seconds / ours,
         at_least=50,
         **SHAPE,
-        **({"missing": "pip install 'jaxseq[bench]'"} if torch_seconds is None else {}),
+        needs="the extra jaxseq[bench]",
     )
     report.figure(
         "underflow check and rescue, when none is needed: checked / unchecked",

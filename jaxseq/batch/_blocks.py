@@ -52,12 +52,11 @@ def cut_block(
 class Kernel(NamedTuple):
     """A quantity of a block: `fast` also says whether it is certified, `slow` is always right.
 
-    Both return a tuple of per-slot arrays [c, t, …] followed by one sum over the block [s, s], or
-    by None.
+    Both return a tuple of per-slot arrays [c, t, …] followed by one sum over the block.
     """
 
-    fast: Callable[[Block], tuple[tuple[Array | None, ...], Bool[Array, ""]]]
-    slow: Callable[[Block], tuple[Array | None, ...]]
+    fast: Callable[[Block], tuple[tuple[Array, ...], Bool[Array, ""]]]
+    slow: Callable[[Block], tuple[Array, ...]]
 
 
 def run_blocks(
@@ -67,8 +66,8 @@ def run_blocks(
     segments: Int[Array, "r t"],
     weights: Float[Array, "r t"],
     nodes: Float[Array, "r t s"],
-) -> tuple[Array | None, ...]:
-    """The kernel on all rows: per-slot arrays [r, t, …], then the sum over the batch or None.
+) -> tuple[Array, ...]:
+    """The kernel on all rows: per-slot arrays [r, t, …], then the sum over the batch.
 
     Blocks are read and written in place: no padded copy of the input, none of the output. When
     the rows are no multiple of the block, the last block reaches back over rows that are done
@@ -92,8 +91,7 @@ def run_blocks(
             lax.dynamic_update_slice_in_dim(whole, part, start, 0)
             for whole, part in zip(all_slots, per_slot)
         ]
-        totals = None if totals is None else totals.at[index].set(total)
-        return (*all_slots, totals)
+        return (*all_slots, totals.at[index].set(total))
 
     def first_pass(index, state):
         outputs, certified = state
@@ -109,7 +107,7 @@ def run_blocks(
         *all_slots, totals = outputs
         current = (
             *(lax.dynamic_slice_in_dim(whole, start, size) for whole in all_slots),
-            None if totals is None else totals[index],
+            totals[index],
         )
         chosen = lax.cond(
             really_certified(block, edges), lambda: current, lambda: tuple(kernel.slow(block))
@@ -119,7 +117,7 @@ def run_blocks(
     *per_slot, total = jax.eval_shape(lambda: kernel.slow(read(jnp.int32(0))[1]))
     outputs = (
         *(jnp.zeros((rows, *part.shape[1:]), part.dtype) for part in per_slot),
-        None if total is None else jnp.zeros((blocks, *total.shape), total.dtype),
+        jnp.zeros((blocks, *total.shape), total.dtype),
     )
     outputs, certified = lax.fori_loop(
         0, blocks, first_pass, (outputs, jnp.ones(blocks, bool)), unroll=False
@@ -128,7 +126,7 @@ def run_blocks(
         suspects = jnp.argsort(certified)  # those that are not, first
         outputs = lax.fori_loop(0, (~certified).sum(), second_pass, outputs)
     *all_slots, totals = outputs
-    return (*all_slots, None if totals is None else totals.sum(0))
+    return (*all_slots, totals.sum(0))
 
 
 def really_certified(block: Block, edges: Float[Array, "s s"]) -> Bool[Array, ""]:
@@ -188,15 +186,16 @@ def _weigh_edges(block: Block, values: Float[Array, "c m s s"]) -> Float[Array, 
 
 
 def forward(edges: Array) -> Kernel:
-    """Increments of log Z."""
+    """Increments of log Z; there is nothing to sum."""
+    nothing = jnp.zeros(0, edges.dtype)
 
     def fast(block):
         increments, certified = _scaled.forward(block, edges)
-        return (increments, None), certified
+        return (increments, nothing), certified
 
     def slow(block):
         run = jax.vmap(log_forward, (0, None, 0, 0))
-        return run(block.nodes, edges, block.linked[:, 1:], block.valid)[1], None
+        return run(block.nodes, edges, block.linked[:, 1:], block.valid)[1], nothing
 
     return Kernel(fast, slow)
 

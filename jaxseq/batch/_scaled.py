@@ -107,9 +107,8 @@ class Ahead(NamedTuple):
     lowest: Float[Array, "s c"]
 
 
-def run_ahead(factors: Factors, *, keep: tuple[bool, bool]) -> Ahead:
-    """The forward recursion. `keep`: whether to keep the messages, and Eᵀα before each slot."""
-    keep_alphas, keep_masses = keep
+def run_ahead(factors: Factors) -> Ahead:
+    """The forward recursion. What a caller leaves unused is not computed either, once jitted."""
 
     def step(carry, inputs):
         alpha, lowest = carry
@@ -118,8 +117,7 @@ def run_ahead(factors: Factors, *, keep: tuple[bool, bool]) -> Ahead:
         raw = jnp.where(link, mass, 1) * factor
         total = raw.sum(0)
         alpha = raw * inverse(total)
-        kept = (alpha if keep_alphas else None, total, mass if keep_masses else None)
-        return (alpha, lowest_of(lowest, raw, factor > 0)), kept
+        return (alpha, lowest_of(lowest, raw, factor > 0)), (alpha, total, mass)
 
     start = jnp.zeros_like(factors.nodes[0])
     (_, lowest), kept = lax.scan(
@@ -131,7 +129,7 @@ def run_ahead(factors: Factors, *, keep: tuple[bool, bool]) -> Ahead:
 def forward(block: Block, edges: Array) -> tuple[Float[Array, "c t"], Bool[Array, ""]]:
     """Increments of log Z, and whether every entry is well above underflow."""
     factors = factorise(block, edges)
-    ahead = run_ahead(factors, keep=(False, False))
+    ahead = run_ahead(factors)
     return increments_of(ahead.totals, factors, block), certify(ahead.lowest)
 
 
@@ -146,7 +144,7 @@ class BlockMarginals(NamedTuple):
 def marginals(block: Block, edges: Array) -> tuple[BlockMarginals, Bool[Array, ""]]:
     """Forward–backward; also whether every entry is well above underflow."""
     factors = factorise(block, edges)
-    ahead = run_ahead(factors, keep=(True, False))
+    ahead = run_ahead(factors)
 
     def back(carry, inputs):
         # `after` is e ⊙ β of the next slot and `link` whether there is one in this sequence.

@@ -46,7 +46,7 @@ def covariance(
     factors = factorise(block, edges)
     matrix = factors.edges
     weighted = matrix * edge_values
-    ahead = run_ahead(factors, keep=(True, True))
+    ahead = run_ahead(factors)
     back = run_back(factors, ahead.alphas)
     alphas, afters = ahead.alphas, back.afters
     before = jnp.concatenate([jnp.zeros_like(alphas[:1]), alphas[:-1]])

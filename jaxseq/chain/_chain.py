@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 ACCEPTED_DTYPES = ("float32", "float64")
@@ -34,6 +34,8 @@ class Chain(eqx.Module):
             the same everywhere, else ``[n - 1, s, s]``.
         length: how many positions are real, 0 … n; the rest is padding and influences nothing.
             May be a traced integer (then values above ``n`` mean ``n``). None means ``n``.
+            JAX does not differentiate integers: with a length, use `equinox.filter_grad`, or
+            differentiate with respect to nodes and edges and build the chain inside.
 
     Raises:
         ValueError: when a shape, a dtype or a known length does not fit.
@@ -131,7 +133,7 @@ def as_length(length: ArrayLike, n: int) -> Int[Array, ""]:
 
 def is_concrete(value: object) -> bool:
     """Whether `value` can be looked at now, that is, is not being traced."""
-    return not isinstance(value, jax.core.Tracer)
+    return not isinstance(value, Tracer)
 
 
 def check_path(name: str, path: ArrayLike, shape: tuple[int, ...]) -> Int[Array, "..."]:

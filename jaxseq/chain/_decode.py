@@ -63,12 +63,11 @@ def best_path(
 ) -> Int[Array, " n"]:
     """Best labels of a row (of one sequence or several); arbitrary where none is legal."""
     nodes, edges = lax.stop_gradient((nodes, edges))
-    shared = edges if edges.ndim == 2 else None
     per_position = edges if edges.ndim == 3 else None
 
     def advance(best, inputs):
         node, edge, link = inputs
-        edge = shared if edge is None else edge
+        edge = edges if edge is None else edge
         return _shifted(jnp.where(link, (best[:, None] + edge).max(0), 0) + node), best
 
     first = _shifted(nodes[0])
@@ -76,7 +75,7 @@ def best_path(
 
     def step_back(label, inputs):
         best, edge, link = inputs
-        edge = shared if edge is None else edge
+        edge = edges if edge is None else edge
         label = argmax(best + jnp.where(link, edge[:, label], 0))
         return label, label
 
@@ -125,12 +124,11 @@ def k_best(chain: Chain, k: int) -> tuple[Int[Array, "k n"], Float[Array, " k"]]
 def _k_best(chain: Chain, k: int) -> tuple[Array, Array]:
     nodes, edges = lax.stop_gradient((chain.nodes, chain.edges))
     s = chain.num_labels
-    shared = edges if edges.ndim == 2 else None
     per_position = edges if edges.ndim == 3 else None
 
     def advance(best, inputs):  # best [s, k]: k best scores of prefixes that end in each label
         node, edge, link = inputs
-        edge = shared if edge is None else edge
+        edge = edges if edge is None else edge
         candidates = best.reshape(s * k)[:, None] + jnp.repeat(edge, k, axis=0)
         kept, origin = lax.top_k(candidates.T, k)
         kept = kept + node[:, None]

@@ -363,9 +363,18 @@ def project(output: Any, xp=jnp):
     for leaf in jax.tree.leaves(output):
         leaf = xp.asarray(leaf)
         if jnp.issubdtype(leaf.dtype, jnp.floating):
-            weights = np.cos(1 + np.arange(leaf.size)).reshape(leaf.shape).astype(leaf.dtype)
-            total = total + (weights * xp.where(xp.isfinite(leaf), leaf, 0)).sum()
+            total = total + (_weights(leaf) * xp.where(xp.isfinite(leaf), leaf, 0)).sum()
     return total
+
+
+def _weights(leaf) -> np.ndarray:
+    """A product over axes, so that an entry keeps its weight when an axis is cut short."""
+    weights = np.ones(leaf.shape, leaf.dtype)
+    for axis, size in enumerate(leaf.shape):
+        along = [1] * leaf.ndim
+        along[axis] = size
+        weights = weights * np.cos(1 + axis + np.arange(size)).astype(leaf.dtype).reshape(along)
+    return weights
 
 
 def projected(entry: Entry, case: Case, method: str = "auto") -> Callable[[Scores], Any]:

@@ -9,20 +9,30 @@ from tests.chain.cases import PER_POSITION, SHARED, SMALL_SHAPES, cases
 from tests.chain.registry import ENTRIES
 
 EVERY_METHOD = [(entry, method) for entry in ENTRIES for method in entry.methods]
-NAMES = [f"{entry.name}-{method}" for entry, method in EVERY_METHOD]
+# Engines hand over marginals and log Z alone, so further functions by every method show little.
+IN_FLOAT32 = [
+    (entry, method)
+    for entry, method in EVERY_METHOD
+    if method == "auto" or entry.name in ("log_partition", "marginals")
+]
 
 
-@pytest.mark.parametrize(("entry", "method"), EVERY_METHOD, ids=NAMES)
+def _name(pair) -> str:
+    entry, method = pair
+    return f"{entry.name}-{method}"
+
+
+@pytest.mark.parametrize(("entry", "method"), EVERY_METHOD, ids=map(_name, EVERY_METHOD))
 @given(data=st.data())
 def test_float64_equals_enumeration(entry, method, data):
-    case = data.draw(cases(PER_POSITION))
+    case = data.draw(cases(SHARED))
     entry.assert_agrees(entry.call(case, method), case)
 
 
-@pytest.mark.parametrize(("entry", "method"), EVERY_METHOD, ids=NAMES)
+@pytest.mark.parametrize(("entry", "method"), IN_FLOAT32, ids=map(_name, IN_FLOAT32))
 @given(data=st.data())
 def test_float32_equals_enumeration_in_float64(entry, method, data):
-    case = data.draw(cases(SHARED, np.float32))
+    case = data.draw(cases(PER_POSITION, np.float32))
     entry.assert_agrees(entry.call(case, method), case)
 
 
