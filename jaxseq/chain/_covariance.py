@@ -133,25 +133,18 @@ def _feature_covariance(chain: Chain, method: Method) -> FeatureCovariance:
     _, rest = lax.scan(extend, first, (forward, order[1:]))
     segments = jnp.concatenate([first[None], rest])  # [b, a, i, j]
 
-    before = order[:, None] < order[None, :]  # a strictly before b
+    # Each pair of events is met from its left member; a segment is 0 in the other direction.
     joint = einsum("ai,baij->aibj", node, segments)
-    joint = jnp.where(before[:, None, :, None], joint, 0)
     same = einsum("ai,ij,ab->aibj", node, eye, jnp.eye(n, dtype=node.dtype))
-    nodes_nodes = joint + joint.transpose(2, 3, 0, 1) + same
+    nodes_nodes = joint + joint.transpose(2, 3, 0, 1) - same
 
-    # Edge t sits at positions t and t + 1. A node before it or at t reaches it through y_t …
-    reach = jnp.where((order[:, None] <= order[None, :-1])[..., None, None], 1, 0)
-    into = einsum("ai,taij->aitj", node, segments[:-1]) * reach.transpose(0, 2, 1, 3)
-    from_left = einsum("aitk,tkl->aitkl", into, forward)
-    # … and a node at t + 1 or after it through y_{t+1}.
-    leave = jnp.where((order[:, None] > order[None, :-1])[..., None, None], 1, 0)
-    out_of = segments[:, 1:].transpose(0, 1, 2, 3) * leave  # [a, t, l, i]
-    from_right = einsum("tkl,atli->aitkl", edge, out_of)
+    # Edge t sits at positions t and t + 1. A node before it or at t reaches it through y_t,
+    # a node at t + 1 or after it through y_{t+1}.
+    from_left = einsum("ai,taik,tkl->aitkl", node, segments[:-1], forward)
+    from_right = einsum("tkl,atli->aitkl", edge, segments[:, 1:])
     nodes_edges = from_left + from_right
 
-    later = (order[:-1, None] < order[None, :-1]).astype(node.dtype)  # edge t before edge u
-    between = segments[:-1, 1:].transpose(1, 0, 2, 3)  # [t, u, j, k]: from t + 1 to u
-    ahead = einsum("tij,tujk,ukl,tu->tijukl", edge, between, forward, later)
+    ahead = einsum("tij,utjk,ukl->tijukl", edge, segments[:-1, 1:], forward)
     same = einsum("tij,ik,jl,tu->tijukl", edge, eye, eye, jnp.eye(n - 1, dtype=node.dtype))
     edges_edges = ahead + ahead.transpose(3, 4, 5, 0, 1, 2) + same
 

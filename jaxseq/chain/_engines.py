@@ -121,9 +121,20 @@ def _scale(nodes: Array, edges: Edges, valid: Array) -> _ScaledScores:
     )  # fmt: skip
 
 
-def _per_position(edges: Edges, n: int) -> Edges | None:
-    """Edges as the scanned-over input of a step, or None when they are shared by all."""
+def _per_step(edges: Edges) -> Array | None:
+    """Edges as the scanned-over input of each step, or None when one matrix serves all."""
     return edges if edges.ndim == 3 else None
+
+
+def _arriving(edges: Edges, linked: Array) -> tuple[Array | None, Array]:
+    """The edges into each position and whether they count.
+
+    Position 0 is a step from nowhere: its link is cut, so the edges given to it do not matter.
+    """
+    links = jnp.concatenate([jnp.zeros(1, bool), linked])
+    if edges.ndim == 2:
+        return None, links
+    return jnp.concatenate([jnp.zeros((1, *edges.shape[1:]), edges.dtype), edges]), links
 
 
 def _scaled_forward(scores: _ScaledScores, linked: Array, valid: Array):
@@ -137,15 +148,9 @@ def _scaled_forward(scores: _ScaledScores, linked: Array, valid: Array):
         alpha = raw * jnp.where(total > 0, 1 / total, 0)
         return alpha, (alpha, total)
 
-    n, s = scores.nodes.shape
-    edges = _per_position(scores.edges, n)
-    # Position 0 is a step from nowhere: its link is cut, so the edge given to it does not matter.
-    if edges is not None:
-        edges = jnp.concatenate([jnp.zeros((1, s, s), edges.dtype), edges])
-    starts_cut = jnp.concatenate([jnp.zeros(1, bool), linked])
-    _, (alphas, totals) = lax.scan(
-        step, jnp.zeros(s, scores.nodes.dtype), (scores.nodes, edges, starts_cut)
-    )
+    edges, links = _arriving(scores.edges, linked)
+    start = jnp.zeros_like(scores.nodes[0])
+    _, (alphas, totals) = lax.scan(step, start, (scores.nodes, edges, links))
     edge_top = jnp.broadcast_to(scores.edge_top, linked.shape)
     edge_part = jnp.concatenate([jnp.zeros(1, edge_top.dtype), jnp.where(linked, edge_top, 0)])
     increments = jnp.where(valid, jnp.log(totals) + scores.node_top + edge_part, 0)
@@ -163,11 +168,9 @@ def _scaled_backward(scores: _ScaledScores, linked: Array):
         beta = raw * jnp.where(top > 0, 1 / top, 0)
         return beta, (beta, top)
 
-    n, s = scores.nodes.shape
-    last = jnp.ones(s, scores.nodes.dtype)
-    _, (betas, tops) = lax.scan(
-        step, last, (scores.nodes[1:], _per_position(scores.edges, n), linked), reverse=True
-    )
+    last = jnp.ones_like(scores.nodes[0])
+    scanned = (scores.nodes[1:], _per_step(scores.edges), linked)
+    _, (betas, tops) = lax.scan(step, last, scanned, reverse=True)
     return jnp.concatenate([betas, last[None]]), tops
 
 
@@ -245,13 +248,8 @@ def log_forward(nodes, edges, linked, valid) -> tuple[Array, Float[Array, " n"]]
         log_alpha = raw - jnp.where(jnp.isneginf(increment), 0, increment)
         return log_alpha, (log_alpha, jnp.where(real, increment, 0))
 
-    n, s = nodes.shape
-    scanned = _per_position(edges, n)
-    if scanned is not None:
-        scanned = jnp.concatenate([jnp.zeros((1, s, s), edges.dtype), scanned])
-    links = jnp.concatenate([jnp.zeros(1, bool), linked])
-    start = jnp.zeros(s, nodes.dtype)
-    return lax.scan(step, start, (nodes, scanned, links, valid))[1]
+    scanned, links = _arriving(edges, linked)
+    return lax.scan(step, jnp.zeros_like(nodes[0]), (nodes, scanned, links, valid))[1]
 
 
 def log_backward(nodes, edges, linked) -> Float[Array, "n s"]:
@@ -264,9 +262,8 @@ def log_backward(nodes, edges, linked) -> Float[Array, "n s"]:
         log_beta = raw - _finite_top(raw, 0)
         return log_beta, log_beta
 
-    n, s = nodes.shape
-    last = jnp.zeros(s, nodes.dtype)
-    scanned = (nodes[1:], _per_position(edges, n), linked)
+    last = jnp.zeros_like(nodes[0])
+    scanned = (nodes[1:], _per_step(edges), linked)
     return jnp.concatenate([lax.scan(step, last, scanned, reverse=True)[1], last[None]])
 
 
