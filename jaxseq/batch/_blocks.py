@@ -19,6 +19,7 @@ from jaxseq.batch import _scaled, _scaled_covariance, _scaled_entropy
 from jaxseq.batch._scaled import Block, BlockMarginals
 from jaxseq.batch._scaled_covariance import BlockCovariance
 from jaxseq.batch._scaled_entropy import BlockEntropy
+from jaxseq.batch._viterbi import best_labels
 from jaxseq.chain._engines import (
     Method,
     log_forward,
@@ -221,6 +222,15 @@ def entropy(edges: Array) -> Kernel:
         return BlockEntropy(shares, by_node, _weigh_edges(block, by_pair))
 
     return Kernel(lambda block: _scaled_entropy.entropy(block, edges), slow)
+
+
+def viterbi(edges: Array) -> Kernel:
+    """The best label of every slot; there is nothing to sum, and nothing can underflow."""
+
+    def run(block):
+        return best_labels(block, edges), jnp.zeros(0, edges.dtype)
+
+    return Kernel(lambda block: (run(block), jnp.array(True)), run)
 
 
 def covariance(

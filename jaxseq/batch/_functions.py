@@ -7,13 +7,14 @@ from functools import partial
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, Int
 
-from jaxseq.batch import _core
+from jaxseq.batch import _blocks, _core
 from jaxseq.batch._layout import Batch
 from jaxseq.chain._chain import as_scores
 from jaxseq.chain._covariance import HasScores
-from jaxseq.chain._decode import NO_LABEL, best_path
+from jaxseq.chain._decode import NO_LABEL
 from jaxseq.chain._engines import Method, check_method
 
 
@@ -237,11 +238,12 @@ def _viterbi(batch: Batch) -> tuple[Array, Array]:
     nodes, edges, segments, num = batch.nodes, batch.edges, batch.segments, batch.num_sequences
     valid = segments >= 0
     linked = (segments[:, 1:] == segments[:, :-1]) & valid[:, 1:]
-    labels = jax.vmap(best_path, (0, None, 0, 0))(nodes, edges, linked, valid)
+    frozen, uniform = lax.stop_gradient(nodes), jnp.ones(segments.shape, nodes.dtype)
+    kernel = _blocks.viterbi(lax.stop_gradient(edges))
+    labels, _ = _blocks.run_blocks(kernel, "scaled", edges, segments, uniform, frozen)
 
-    label = jnp.maximum(labels, 0)
-    node_scores = jnp.take_along_axis(nodes, label[..., None], 2)[..., 0]
-    edge_scores = edges[label[:, :-1], label[:, 1:]]
+    node_scores = jnp.take_along_axis(nodes, labels[..., None], 2)[..., 0]
+    edge_scores = edges[labels[:, :-1], labels[:, 1:]]
     illegal = jnp.isneginf(node_scores) & valid
     illegal = illegal.at[:, :-1].max(jnp.isneginf(edge_scores) & linked)
     legal = _core.per_sequence(illegal.astype(nodes.dtype), segments, num) == 0

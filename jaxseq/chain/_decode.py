@@ -61,7 +61,7 @@ def _viterbi(chain: Chain) -> tuple[Array, Array]:
 def best_path(
     nodes: Float[Array, "n s"], edges: Edges, linked: Bool[Array, " n-1"], valid: Bool[Array, " n"]
 ) -> Int[Array, " n"]:
-    """Best labels of a row (of one sequence or several); arbitrary where none is legal."""
+    """Best labels; arbitrary where no path is legal."""
     nodes, edges = lax.stop_gradient((nodes, edges))
     per_position = edges if edges.ndim == 3 else None
 

@@ -386,3 +386,35 @@ def test_no_legal_path_anywhere(layout):
     labels, scores = jaxseq.batch_viterbi(batch)
     assert scores.tolist()[:2] == [-np.inf, -np.inf]
     assert all((path == -1).all() for path in jaxseq.unpack(batch, labels)[:2])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gradient_of_viterbi_scores_is_the_path(layout):
+    case = make_case("moderate", True, "float64")
+    batch = case.batch(layout)
+    legal = jaxseq.batch_viterbi(batch)[1] > -jnp.inf
+
+    def scores(batch):
+        return jaxseq.batch_viterbi(batch)[1]
+
+    nodes, edges = batch_gradient(
+        scores, layout, batch.nodes, batch.edges, case.index(layout), jnp.ones(NUM), legal
+    )
+    labels, _ = jaxseq.batch_viterbi(batch)
+    assert_close(nodes, jax.nn.one_hot(labels, 4), rtol=0, atol=0)
+    steps = sum(max(n - 1, 0) for n, fine in zip(case.lengths, legal) if fine)
+    assert_close(edges.sum(), np.float64(steps), rtol=0, atol=0)
+    assert (np.asarray(edges)[np.isneginf(case.edges)] == 0).all()
+
+
+def test_many_labels_take_the_other_way_to_the_maximum():
+    """Past a number of labels the Viterbi step is one reduction instead of a written-out one."""
+    from jaxseq.batch._viterbi import UNROLLED_LABELS
+
+    s = UNROLLED_LABELS + 1
+    rng = np.random.default_rng(6)
+    nodes, edges = rng.normal(size=(3, 4, s)), rng.normal(size=(s, s))
+    labels, scores = jaxseq.batch_viterbi(jaxseq.PaddedBatch(nodes, edges))
+    expected = jax.vmap(lambda a: jaxseq.viterbi(jaxseq.Chain(a, edges)))(nodes)
+    assert labels.tolist() == expected[0].tolist()
+    assert_close(scores, expected[1], rtol=1e-12)
