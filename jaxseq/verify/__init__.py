@@ -1,7 +1,12 @@
 """Checks that the library is right: against enumeration, autodiff and differences."""
 
 from jaxseq.verify._check import check as check
+from jaxseq.verify._check import quick_options as quick_options
 from jaxseq.verify._gradient import gradient as gradient
+from jaxseq.verify._mutants import MUTANTS as MUTANTS
+from jaxseq.verify._mutants import Mutant as Mutant
+from jaxseq.verify._mutate import MutationReport as MutationReport
+from jaxseq.verify._mutate import mutate as mutate
 from jaxseq.verify._oracle import Enumeration as Enumeration
 from jaxseq.verify._quantities import QUANTITIES as QUANTITIES
 from jaxseq.verify._quantities import Quantity as Quantity

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import jaxseq
 from jaxseq.verify._cases import EDGE_KINDS, EdgeKind
@@ -15,11 +16,15 @@ from jaxseq.verify._truth import Truth, reference_columns
 
 METHODS = ("scaled", "log")
 SHAPES = ((5, 3),)
-QUICK_SHAPES = ((4, 3),)
 QUICK_QUANTITIES = (
     "log_partition", "marginals", "covariance_product", "feature_covariance", "entropy",
     "entropy_lattices", "mann_entropy_gradient", "jiao_entropy_gradient",
 )  # fmt: skip
+
+
+def quick_options() -> dict[str, Any]:
+    """Arguments of `check` for a smoke run: one small shape, the central quantities."""
+    return {"shapes": ((4, 3),), "edges": ("per position",), "quantities": QUICK_QUANTITIES}
 
 
 def check(

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxseq.verify._oracle import Matrix
 
-LEVELS = 5
+LEVELS = 7
 
 
 def steps(x: Matrix, first: float | None = None) -> Matrix:

@@ -112,14 +112,25 @@ class Truth:
         return columns
 
     def judge(
-        self, quantity: Quantity, hand: Matrix, column: Column, dtype: str, method: str
+        self,
+        quantity: Quantity,
+        hand: Matrix,
+        column: Column,
+        dtype: str,
+        method: str,
+        only: Sequence[int] | None = None,
     ) -> Row:
-        """Hold what the library computed, ``[b, k]`` or ``[b, k, d]``, against one column."""
-        if column.along:
-            hand = np.asarray(hand, np.float64) @ self.directions.swapaxes(1, 2)
-        mask = [None] * len(hand) if column.compare is None else column.compare
-        errors = [worst_error(*each) for each in zip(hand, column.expected, mask)]
-        worst = max(range(len(errors)), key=lambda b: errors[b].severity)
+        """Hold what the library computed, ``[b, k]`` or ``[b, k, d]``, against one column.
+
+        `only` says which cases of the stack were computed, when not all.
+        """
+        errors: dict[int, Error] = {}
+        for case, result in zip(range(len(self.kinds)) if only is None else only, hand):
+            if column.along:
+                result = np.asarray(result, np.float64) @ self.directions[case].T
+            mask = None if column.compare is None else column.compare[case]
+            errors[case] = worst_error(result, column.expected[case], mask)
+        worst = max(errors, key=lambda case: errors[case].severity)
         by_differences = column.check == "central differences"
         tolerance = (DIFFERENCE_TOLERANCES if by_differences else TOLERANCES)[dtype]
         n, s = self.shape

@@ -60,6 +60,11 @@ class Case(NamedTuple):
     given: jax.Array  # first position of the given labels
     labels: jax.Array  # given labels
 
+    def __repr__(self):  # a failing example has to be readable, and to be pasted
+        leaves = jax.tree.leaves_with_path(self)
+        lines = [f"{jax.tree_util.keystr(path)} = {np.asarray(x).tolist()}" for path, x in leaves]
+        return "\n".join(["Case:", *lines])
+
 
 class Scores(NamedTuple):
     """What derivatives are taken with respect to."""

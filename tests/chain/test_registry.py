@@ -2,8 +2,6 @@
 
 import inspect
 
-import pytest
-
 import jaxseq
 from jaxseq import chain as library
 from tests.chain.registry import ENTRIES
@@ -42,10 +40,3 @@ def test_registered_functions_are_the_exported_ones():
 def test_chain_names_are_exported_at_the_top():
     missing = {name for name, value in _public(library).items() if not hasattr(jaxseq, name)}
     assert not missing
-
-
-@pytest.mark.parametrize("name", sorted(_public(library)))
-def test_public_name_has_a_docstring_with_an_example(name):
-    documentation = inspect.getdoc(getattr(library, name)) or ""
-    assert documentation.strip(), f"{name} has no docstring"
-    assert ">>> " in documentation, f"the docstring of {name} has no example"

@@ -1,0 +1,113 @@
+"""The command ``jaxseq``: argument parsing only.
+
+Each subcommand is one function that adds its parser and names what runs it; `COMMANDS` lists
+them. What a subcommand needs it imports when it runs, so that ``jaxseq --help`` is quick.
+Exit status: 0 all well, 1 a failure was found, 2 the arguments made no sense.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NoReturn
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; the arguments of the process by default. Returns the exit status."""
+    parser = _Parser(
+        prog="jaxseq",
+        description="Sequence labelling with few labels and much unlabelled data.",
+    )
+    parser.add_argument("--version", action="version", version=f"jaxseq {_version()}")
+    subparsers = parser.add_subparsers(title="commands", metavar="command", required=True)
+    for add_command in COMMANDS:
+        add_command(subparsers)
+    options = parser.parse_args(argv)
+    try:
+        return options.run(options)
+    except ValueError as error:
+        print(f"jaxseq: error: {error}", file=sys.stderr)
+        return 2
+
+
+def _version() -> str:
+    try:
+        return version("jaxseq")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+# ------------------------------------------------------------------------------------ verify
+
+
+def _add_verify(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "verify",
+        help="check every hand-derived quantity, or (--mutate) the checks themselves",
+        description="Check every hand-derived quantity against autodiff, central differences and "
+        "enumeration. Exit status 1 when anything fails.",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object, not a table")
+    parser.add_argument(
+        "--mutate",
+        action="store_true",
+        help="self-test: break the formulas on purpose and see that every break is noticed",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="one small shape and the central quantities only"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the random chains")
+    parser.add_argument(
+        "--shapes",
+        type=_shapes,
+        metavar="4x3,6x2",
+        help="positions x labels, separated by commas",
+    )
+    parser.add_argument(
+        "--dtypes", type=_names, metavar="float32,float64", help="separated by commas"
+    )
+    parser.set_defaults(run=_run_verify)
+
+
+def _run_verify(options: argparse.Namespace) -> int:
+    if options.seed < 0:
+        raise ValueError(f"--seed: expected 0 or more, got {options.seed}")
+    if options.mutate and (options.quick or options.shapes or options.dtypes):
+        raise ValueError("--mutate: expected no --quick, --shapes or --dtypes along with it")
+    from jaxseq.verify import check, mutate, quick_options
+
+    if options.mutate:
+        report = mutate(seed=options.seed)
+    else:
+        chosen = quick_options() if options.quick else {}
+        given = {"shapes": options.shapes, "dtypes": options.dtypes}
+        chosen |= {name: value for name, value in given.items() if value is not None}
+        report = check(seed=options.seed, **chosen)
+    print(json.dumps(report.to_dict(), allow_nan=False) if options.json else report)
+    return 0 if report.passed else 1
+
+
+def _shapes(text: str) -> list[tuple[int, int]]:
+    shapes = [re.fullmatch(r"(\d+)x(\d+)", part) for part in text.split(",")]
+    if not all(shapes):
+        raise argparse.ArgumentTypeError(f"expected shapes such as 4x3,6x2, got {text!r}")
+    return [(int(shape[1]), int(shape[2])) for shape in shapes if shape]
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+COMMANDS = (_add_verify,)
+"""Every subcommand. Each entry takes the subparsers and adds one, with `run` among its defaults."""

@@ -1,0 +1,49 @@
+"""Every public name is documented with an example, and every example is true."""
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jaxseq
+
+ROOT = Path(__file__).parents[1]
+PUBLIC = sorted(
+    name
+    for name, value in vars(jaxseq).items()
+    if not name.startswith("_") and not inspect.ismodule(value)
+)
+
+# A process of its own: the examples show float32, which is JAX's default and not the suite's.
+RUN_EXAMPLES = """
+import doctest, importlib, pkgutil, sys
+import jaxseq
+names = ["jaxseq", *(m.name for m in pkgutil.walk_packages(jaxseq.__path__, "jaxseq."))]
+tried = failed = 0
+for name in names:
+    if not name.endswith("__main__"):
+        result = doctest.testmod(importlib.import_module(name))
+        tried, failed = tried + result.attempted, failed + result.failed
+print(tried, "tried")
+sys.exit(failed > 0)
+"""
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_name_has_a_docstring_with_an_example(name):
+    documentation = inspect.getdoc(getattr(jaxseq, name)) or ""
+    assert documentation.strip(), f"{name} has no docstring"
+    assert ">>> " in documentation, f"the docstring of {name} has no example"
+
+
+def test_examples_are_true():
+    env = {name: os.environ[name] for name in os.environ if not name.startswith(("JAX_", "XLA_"))}
+    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", RUN_EXAMPLES]
+    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    tried = int(done.stdout.split()[-2])
+    assert tried > 50, "the examples were not found"

@@ -1,0 +1,87 @@
+"""The self-test of the checks: every mutant is caught, and the original passes."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import jaxseq
+from jaxseq.verify import MUTANTS, mutate
+from jaxseq.verify._copies import library_copy, replace_in_function
+
+
+@pytest.fixture(scope="module")
+def report():
+    return mutate()
+
+
+def test_every_mutant_is_caught(report):
+    assert not report.survivors, str(report)
+    assert all(row.passed for row in report.originals), str(report)
+    assert report.passed
+
+
+def test_by_a_wrong_number_and_not_by_a_crash(report):
+    assert not [str(verdict.mutant) for verdict in report.verdicts if verdict.error]
+
+
+def test_there_are_enough_mutants_of_every_kind():
+    kinds = Counter(mutant.kind for mutant in MUTANTS)
+    assert sum(kinds.values()) >= 25
+    assert set(kinds) == {"sign", "dropped term", "off-by-one position", "swapped axes"}
+    assert min(kinds.values()) >= 5
+    assert len({(m.module, m.function, m.before, m.after) for m in MUTANTS}) == len(MUTANTS)
+
+
+def test_table_shows_mutant_verdict_and_error(report):
+    lines = str(report).splitlines()
+    assert f"{len(MUTANTS)} mutants, {len(MUTANTS)} caught, 0 survived" in lines[-1]
+    assert "caught" in lines[2]
+
+
+def test_harmless_change_survives():
+    """Swapping the terms of a sum is no mistake, and must not be reported as caught."""
+    harmless = replace(MUTANTS[0], before="backward, forward", after="(backward), (forward)")
+    harmless = replace(harmless, function="lattices_from_marginals", module="chain._entropy")
+    report = mutate([harmless])
+    assert [verdict.caught for verdict in report.verdicts] == [False]
+    assert not report.passed
+    assert "SURVIVED" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"before": "no such snippet"}, "out of date: .* exactly once, found it 0 times"),
+        ({"before": "edge_marginals"}, r"exactly once, found it \d+ times"),
+        ({"function": "no_such_function"}, "out of date: .* has no function no_such_function"),
+        ({"module": "chain._nothing"}, "out of date: there is no module jaxseq.chain._nothing"),
+        ({"after": "("}, "is not Python"),
+    ],
+)
+def test_outdated_table_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        mutate([replace(MUTANTS[0], **changes)])
+
+
+def test_derivative_rules_are_found_by_their_decorator():
+    source = replace_in_function(
+        "jaxseq.chain._entropy", "row_entropy.defjvp", "jnp.sum(by_node", "jnp.prod(by_node"
+    )
+    assert source.count("jnp.prod(by_node") == 1
+
+
+def test_copy_is_separate_and_goes_away():
+    source = replace_in_function(
+        "jaxseq.chain._chain", "check_path", "expected integers", "EXPECTED INTEGERS"
+    )
+    with library_copy({"jaxseq.chain._chain": source}) as library:
+        assert library.Chain is not jaxseq.Chain
+        chain = library.Chain(np.array([[0.0, 1.0]]), np.zeros((2, 2)))
+        with pytest.raises(ValueError, match="EXPECTED"):
+            library.path_score(chain, np.array([0.5]))
+        with pytest.raises(ValueError, match="path: expected integers"):
+            jaxseq.path_score(jaxseq.Chain(chain.nodes, chain.edges), np.array([0.5]))
+    with pytest.raises(ModuleNotFoundError):
+        __import__("jaxseq_under_test")
