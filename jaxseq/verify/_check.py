@@ -85,7 +85,8 @@ def check(
     rows: list[Row] = []
     for n, s in pairs:
         for kind in edges:
-            truth = Truth(chosen, n, s, kind, seed)
+            applicable = [quantity for quantity in chosen if kind in quantity.edges]
+            truth = Truth(applicable, n, s, kind, seed)
             for dtype in dtypes:
                 for method in methods:
                     rows += _rows(truth, library, dtype, method)

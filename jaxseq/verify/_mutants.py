@@ -240,6 +240,39 @@ MUTANTS: tuple[Mutant, ...] = (
         "chain._engines", "log_backward", "marginals",
         (AXES, "logsumexp(edge + node + log_beta, 1)", "logsumexp(edge + node + log_beta, 0)"),
     ),
+    # The batch kernels in scaled space.
+    *_mutants(
+        "batch._scaled", "marginals", "batch_marginals",
+        (DROPPED, "alpha * (scale * weight * link)", "alpha * (scale * weight)"),
+        (AXES, "matmul(factors.edges, after)", "matmul(factors.edges.T, after)"),
+        (DROPPED, "inverse(raw.max(0)) * factor", "inverse(raw.max(0))"),
+        method="scaled",
+    ),
+    *_mutants(
+        "batch._scaled_entropy", "entropy", "batch_entropy_gradient",
+        (SIGN, "(factors.edge_top - edges) * matrix", "(edges - factors.edge_top) * matrix"),
+        (AXES, "[surprise.T, matrix.T]", "[surprise, matrix.T]"),
+        (DROPPED, "+ value + _log_or_zero(total)", "+ _log_or_zero(total)"),
+        (DROPPED, "scale + node * coming", "scale"),
+        (SIGN, "(coming + _log_or_zero(top) + value)", "(coming + _log_or_zero(top) - value)"),
+        (AXES, "products[:s, s:] + products[s:, :s]", "products[:s, s:] + products[s:, :s].T"),
+        (DROPPED, " + surprise * products[:s, :s]", ""),
+        method="scaled",
+    ),
+    *_mutants(
+        "batch._scaled_entropy", "entropy", "batch_entropy",
+        (DROPPED, "mean + _log_or_zero(total)", "mean"),
+        method="scaled",
+    ),
+    *_mutants(
+        "batch._scaled_covariance", "covariance", "batch_covariance_product",
+        (POSITION, "factors.linked[1:]", "factors.linked[:-1]"),
+        (AXES, "ij,tic->tjc", "ji,tic->tjc"),
+        (SIGN, "ahead_of).sum(0) + value", "ahead_of).sum(0) - value"),
+        (DROPPED, "products * matrix + counts * weighted", "products * matrix"),
+        (DROPPED, "total = seen + ahead_of", "total = seen"),
+        method="scaled",
+    ),
     # Divergences.
     *_mutants(
         "chain._divergence", "_cross_entropy", "∂ cross_entropy / ∂p",

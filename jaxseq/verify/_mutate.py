@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 import jaxseq
+from jaxseq.verify._cases import EDGE_KINDS
 from jaxseq.verify._check import choose_quantities
 from jaxseq.verify._copies import library_copy, replace_in_function
 from jaxseq.verify._mutants import MUTANTS, Mutant
@@ -160,12 +161,22 @@ class _Court:
     def __init__(self, mutants: Sequence[Mutant], seed: int):
         names = dict.fromkeys(mutant.quantity for mutant in mutants)
         self.quantities = {quantity.name: quantity for quantity in choose_quantities(names)}
-        self.truth = Truth(list(self.quantities.values()), *SHAPE, "per position", seed, False)
+        self.truths = {
+            kind: Truth(
+                [q for q in self.quantities.values() if q.edges[-1] == kind],
+                *SHAPE, kind, seed, False,
+            )
+            for kind in EDGE_KINDS
+        }  # fmt: skip
         self.trials = list(dict.fromkeys((m.quantity, m.by, m.method) for m in mutants))
         self.columns: dict[tuple[str, str], list[Column]] = {
-            (name, method): self.truth.columns(self.quantities[name], jaxseq, method)
+            (name, method): self._truth(name).columns(self.quantities[name], jaxseq, method)
             for name, _, method in self.trials
         }
+
+    def _truth(self, name: str) -> Truth:
+        """Chains with edges by position tell more; a quantity that cannot take them has others."""
+        return self.truths[self.quantities[name].edges[-1]]
 
     def examine_originals(self, library: Library) -> list[Row]:
         """The unchanged library on everything that mutants will be asked."""
@@ -190,7 +201,7 @@ class _Court:
         quantity = self.quantities[name]
         result = self._run(library, quantity, by, method, case)[None]
         return [
-            self.truth.judge(quantity, result, column, "float64", method, (case,))
+            self._truth(name).judge(quantity, result, column, "float64", method, (case,))
             for column in self.columns[name, method]
         ]
 
@@ -198,7 +209,7 @@ class _Court:
         self, library: Library, quantity: Quantity, by: str, method: str, index: int
     ) -> Matrix:
         with wide(True), jax.disable_jit():
-            case = self.truth.cases.pick(index).cast("float64")
+            case = self._truth(quantity.name).cases.pick(index).cast("float64")
             hand, value = quantity.hand, quantity.value
             if value is None or (by == "hand" and hand is not None):
                 result = hand and hand(library, case, method)

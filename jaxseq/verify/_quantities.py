@@ -8,7 +8,7 @@ the mutants' verdicts — follows from the entry.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from jaxseq.verify import _reference as plain
 from jaxseq.verify import _table as by_path
-from jaxseq.verify._cases import Case
+from jaxseq.verify._cases import EDGE_KINDS, Case, EdgeKind
 from jaxseq.verify._enumerated import Enumerated
 
 Library = Any
@@ -42,6 +42,7 @@ class Quantity:
         value: for a derivative, the library's function that it is the derivative of.
         methods: the engines the library offers for it.
         tabular: whether the reference goes through a table of all paths (small chains only).
+        edges: the kinds of edges the library offers it for.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Quantity:
     value: LibraryFunction | None = None
     methods: tuple[str, ...] = ("scaled", "log")
     tabular: bool = False
+    edges: tuple[EdgeKind, ...] = EDGE_KINDS
 
     def __post_init__(self):
         if self.hand is None and self.value is None:
@@ -299,4 +301,52 @@ DERIVATIVES = (
     ),
 )  # fmt: skip
 
-QUANTITIES: tuple[Quantity, ...] = VALUES + DERIVATIVES
+
+def _batch_of(lib: Library, case: Case) -> Any:
+    """The chain twice in one row of a packed batch: the second copy tests the restart."""
+    valid = jnp.arange(case.nodes.shape[0]) < case.length
+    segments = jnp.concatenate([jnp.where(valid, copy, -1) for copy in (0, 1)])
+    row = jnp.concatenate([case.nodes, case.nodes])
+    return lib.PackedBatch(row[None], case.edges, segments[None], 2)
+
+
+def _second_of(case: Case, result: Any) -> Scores:
+    """What a batch function says of the second copy; edges come summed over both."""
+    return Scores(result.nodes[0, case.nodes.shape[0] :], result.edges / 2)
+
+
+def _of_batch(name: str) -> LibraryFunction:
+    return lambda lib, case, method: _second_of(
+        case, getattr(lib, name)(_batch_of(lib, case), method=method)
+    )
+
+
+def _value_of_batch(name: str) -> LibraryFunction:
+    return lambda lib, case, method: getattr(lib, name)(_batch_of(lib, case), method=method)[1]
+
+
+def _batch_covariance(lib: Library, case: Case, method: str):
+    nodes, edges = _tangent(case)
+    tangent = lib.PaddedBatch(jnp.concatenate([nodes, nodes])[None], edges)
+    return _second_of(
+        case, lib.batch_covariance_product(_batch_of(lib, case), tangent, method=method)
+    )
+
+
+def _batched(single: str, name: str, hand: LibraryFunction) -> Quantity:
+    """A batch function that must give what `single`, checked above, gives."""
+    twin = next(quantity for quantity in VALUES + DERIVATIVES if quantity.name == single)
+    return replace(twin, name=name, hand=hand, edges=("shared",))
+
+
+BATCHES = (
+    _batched("log_partition", "batch_log_partition", _value_of_batch("batch_log_partition")),
+    _batched("entropy", "batch_entropy", _value_of_batch("batch_entropy")),
+    _batched("marginals", "batch_marginals", _of_batch("batch_marginals")),
+    _batched(
+        "mann_entropy_gradient", "batch_entropy_gradient", _of_batch("batch_entropy_gradient")
+    ),
+    _batched("covariance_product", "batch_covariance_product", _batch_covariance),
+)
+
+QUANTITIES: tuple[Quantity, ...] = VALUES + DERIVATIVES + BATCHES
