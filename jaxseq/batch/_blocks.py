@@ -75,6 +75,11 @@ def run_blocks(
     already; it writes the same values there, and its sum leaves them out.
     """
     rows, slots, labels = nodes.shape
+    if rows == 0:  # one row of padding has the shapes, and nothing in it
+        padding = (jnp.full((1, slots), -1), jnp.ones((1, slots)), jnp.zeros((1, slots, labels)))
+        parts = (new.astype(a.dtype) for new, a in zip(padding, (segments, weights, nodes)))
+        *all_slots, total = run_blocks(kernel, method, edges, *parts)
+        return (*(array[:0] for array in all_slots), total)
     size = rows_per_block(rows, slots, labels)
     blocks = -(-rows // size)
 

@@ -108,3 +108,16 @@ def test_an_empty_list_packs_into_an_empty_batch():
     batch = jaxseq.pack([], EDGES)
     assert jaxseq.batch_log_partition(batch).shape == (0,)
     assert jaxseq.unpack(batch, batch.nodes) == []
+
+
+def test_a_batch_of_no_rows():
+    batch = jaxseq.PaddedBatch(np.zeros((0, 3, 2)), EDGES)
+    assert jaxseq.batch_log_partition(batch).shape == (0,)
+    assert jaxseq.batch_viterbi(batch)[0].shape == (0, 3)
+    for result in (
+        jaxseq.batch_marginals(batch),
+        jaxseq.batch_entropy_gradient(batch),
+        jaxseq.batch_covariance_product(batch, batch),
+    ):
+        assert result.nodes.shape == (0, 3, 2)
+        assert (np.asarray(result.edges) == 0).all()
