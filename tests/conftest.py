@@ -47,9 +47,10 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """A registry entry's tests share its programs; other tests share those of their module."""
+    """A registry entry's tests share its programs; other chain tests those of their module."""
     if not config.pluginmanager.hasplugin("xdist"):
         return
     for item in items:
-        entry = getattr(item, "callspec", None) and item.callspec.params.get("entry")
-        item.add_marker(pytest.mark.xdist_group(entry.name if entry else item.path.stem))
+        if item.path.parent.name == "chain":
+            entry = getattr(item, "callspec", None) and item.callspec.params.get("entry")
+            item.add_marker(pytest.mark.xdist_group(entry.name if entry else item.path.stem))

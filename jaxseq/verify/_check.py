@@ -49,8 +49,9 @@ def check(
     - enumeration of all labellings, in NumPy.
 
     References and differences are computed in float64, also to judge float32, which is given the
-    very same scores. Chains of more than 1024 labellings are checked without enumeration.
-    Forward mode of the library's rules, which do not depend on the dtype, is run in float64.
+    very same scores. Chains of more than 1024 labellings are checked without enumeration, and
+    entropies of parts and divergences of such chains without a reference. Forward mode of the
+    library's rules, which do not depend on the dtype, is run in float64.
 
     Args:
         shapes: pairs (n, s).

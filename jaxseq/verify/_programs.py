@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float
 
 from jaxseq.verify import _differences as differences
@@ -152,10 +153,11 @@ def run_differences(
     step = differences.steps(theta)  # [levels, b, d]
     shift = np.einsum("lbd,de->blde", step, np.eye(size))
     points = [theta[:, None, None] + sign * shift for sign in (1, -1)]
-    points = np.stack(points, 1).reshape(batch, -1, size)
+    points = np.stack(points, 1).reshape(batch, -1, size, size)
 
     def program(case: Case, points: Array):
-        return jax.vmap(stacked(unique, case))(points)
+        # One step size after the other, all coordinates at once: long chains fit into memory.
+        return lax.map(jax.vmap(stacked(unique, case)), points)
 
     with wide(True):
         values = run_stack(program, cases.cast("float64"), jnp.asarray(points))

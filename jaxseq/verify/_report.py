@@ -102,11 +102,11 @@ class Report:
             groups.setdefault(key, []).append(row)
         header = ("quantity", "check", "dtype", "absolute", "relative", "allowed", "", "worst at")
         lines = [(*key, *_cells(max(rows, key=_gravity))) for key, rows in groups.items()]
-        failed = len(self.failures)
-        summary = f"{len(self.rows)} checks, {failed} failed" if failed else (
-            f"{len(self.rows)} checks, all passed"
-        )  # fmt: skip
-        return f"{format_table(header, lines)}\n{summary} ({self.seconds:.1f} s)"
+        verdict = f"{len(self.failures)} failed" if self.failures else "all passed"
+        if not self.rows:
+            verdict = "none applies here"
+        summary = f"{len(self.rows)} checks, {verdict} ({self.seconds:.1f} s)"
+        return f"{format_table(header, lines)}\n{summary}"
 
 
 def _cells(row: Row) -> tuple[str, ...]:

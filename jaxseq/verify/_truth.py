@@ -67,6 +67,7 @@ class Truth:
         batch, size = self.theta.shape
         self.directions = np.random.default_rng(seed).normal(size=(batch, DIRECTIONS, size))
         self._differences: dict[str, dict[str, Matrix]] = {}
+        self._output_names: dict[str, list[str]] = {}
 
     @property
     def small(self) -> bool:
@@ -141,7 +142,7 @@ class Truth:
     def _name(self, quantity: Quantity, column: Column, error: Error) -> str:
         if error.index is None:
             return "nothing to compare"
-        output = self._output_names[quantity.name][error.index[0]]
+        output = self._output_name(quantity, error.index[0])
         if quantity.value is None:
             return output or "value"
         where = error.index[1]
@@ -153,14 +154,16 @@ class Truth:
         case = self.cases.pick(0)
         return entry_names(Scores(case.nodes, case.edges))
 
-    @cached_property
-    def _output_names(self) -> dict[str, list[str]]:
-        """For each quantity the names of the numbers it (or what it is derived from) returns."""
-        case = self.cases.pick(0).cast("float32")
-        return {
-            name: entry_names(jax.eval_shape(quantity.reference, case))
-            for name, quantity in self.quantities.items()
-        }
+    def _output_name(self, quantity: Quantity, index: int) -> str:
+        """The name of one of the numbers that a quantity (or what it is derived from) returns."""
+        if quantity.tabular and not self.small:
+            return f"entry {index}"
+        if quantity.name not in self._output_names:
+            case = self.cases.pick(0).cast("float32")
+            self._output_names[quantity.name] = entry_names(
+                jax.eval_shape(quantity.reference, case)
+            )
+        return self._output_names[quantity.name][index]
 
 
 def reference_columns(result: Any, source: str) -> list[Column]:

@@ -34,7 +34,7 @@ GARBAGE = {
 }
 
 
-def _pad(array, size: int, value, draw=None):
+def _pad(array, size: int, value):
     """`array` with entries of `value` appended to its first axis."""
     array = np.asarray(array)
     extra = (size - array.shape[0], *array.shape[1:])

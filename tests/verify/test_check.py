@@ -58,6 +58,13 @@ def test_chains_too_large_to_enumerate():
     assert {"jax.grad (reference)", "central differences"} <= checks
 
 
+def test_nothing_is_claimed_where_nothing_was_compared():
+    report = check([(12, 3)], ["float64"], quantities=["kl_divergence"], methods=["log"])
+    assert not report.rows
+    assert not report.passed
+    assert "none applies here" in str(report)
+
+
 def broken(name: str, spoil) -> Quantity:
     """A quantity whose library result is spoilt."""
     original = BY_NAME[name]
