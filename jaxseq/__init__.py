@@ -9,7 +9,6 @@ from jaxseq.batch._functions import batch_entropy_gradient as batch_entropy_grad
 from jaxseq.batch._functions import batch_log_partition as batch_log_partition
 from jaxseq.batch._functions import batch_marginals as batch_marginals
 from jaxseq.batch._functions import batch_viterbi as batch_viterbi
-from jaxseq.batch._layout import Batch as Batch
 from jaxseq.batch._layout import PackedBatch as PackedBatch
 from jaxseq.batch._layout import PaddedBatch as PaddedBatch
 from jaxseq.batch._layout import pack as pack

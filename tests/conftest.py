@@ -5,6 +5,7 @@ user has set come last and win: ``XLA_FLAGS="--xla_backend_optimization_level=3
 --xla_cpu_use_fusion_emitters=true" pytest`` tests the code that users run.
 """
 
+import gc
 import os
 from importlib.metadata import version
 
@@ -12,6 +13,8 @@ QUICK_COMPILING = ["--xla_backend_optimization_level=0"]
 if version("jaxlib").startswith("0.10."):  # XLA aborts on a flag that it does not know
     QUICK_COMPILING += ["--xla_cpu_use_fusion_emitters=false"]
 os.environ["XLA_FLAGS"] = " ".join([*QUICK_COMPILING, os.environ.get("XLA_FLAGS", "")]).strip()
+
+gc.set_threshold(200_000, 20, 20)  # tracing makes many objects that live: one seventh of the time
 
 import hypothesis  # noqa: E402
 import jax  # noqa: E402

@@ -70,6 +70,13 @@ class PackedBatch(eqx.Module):
         segments: integers [r, w]: the index of the sequence that a slot belongs to, −1 for
             padding. A sequence fills consecutive slots of one row.
         num_sequences: how many sequences there are, at least the largest index + 1.
+
+    Example:
+        >>> import jax.numpy as jnp, jaxseq
+        >>> segments = jnp.array([[0, 0, 0, 1, -1]])  # three slots, one slot, one of padding
+        >>> batch = jaxseq.PackedBatch(jnp.zeros((1, 5, 2)), jnp.zeros((2, 2)), segments, 2)
+        >>> jnp.exp(jaxseq.batch_log_partition(batch)).round().tolist()
+        [8.0, 2.0]
     """
 
     nodes: Float[Array, "r w s"]
@@ -171,6 +178,11 @@ def pack_lengths(
 
     Rows are kept by how much room they have left, so that each placement looks at no more than
     `width` lists.
+
+    Example:
+        >>> import jaxseq
+        >>> jaxseq.pack_lengths([3, 1, 2], width=4)
+        ([0, 0, 1], [0, 3, 0], 4)
     """
     longest = max(lengths, default=1)
     if width is None:

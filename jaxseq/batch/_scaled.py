@@ -151,13 +151,12 @@ def marginals(block: Block, edges: Array) -> tuple[BlockMarginals, Bool[Array, "
         after, counts, link, lowest = carry
         alpha, factor, linked_before, weight = inputs
         raw = jnp.where(link, matmul(factors.edges, after), 1)
-        mass = alpha * raw
-        scale = inverse(mass.sum(0))
-        counts = counts + matmul(alpha * (scale * weight * link), after.T)
+        share = alpha * inverse((alpha * raw).sum(0))
+        counts = counts + matmul(share * (weight * link), after.T)
         after = raw * inverse(raw.max(0)) * factor
         # One look at both messages: α, less what it was divided by, stands for its raw form.
         lowest = lowest_of(lowest, jnp.minimum(alpha, raw), factor > 0)
-        return (after, counts, linked_before, lowest), mass * scale
+        return (after, counts, linked_before, lowest), share * raw
 
     start = jnp.zeros_like(factors.nodes[0])
     carry = (start, jnp.zeros_like(edges), jnp.zeros_like(factors.linked[0]), jnp.ones_like(start))

@@ -52,9 +52,8 @@ def covariance(
     before = jnp.concatenate([jnp.zeros_like(alphas[:1]), alphas[:-1]])
     linked_after = jnp.concatenate([factors.linked[1:], jnp.zeros_like(factors.linked[:1])])
 
-    mass = alphas * back.raws
-    scale = inverse(mass.sum(1, keepdims=True))
-    nodes = mass * scale
+    shares = alphas * inverse((alphas * back.raws).sum(1, keepdims=True))
+    nodes = shares * back.raws
 
     def look_left(seen, inputs):
         alpha, share, fresh, value, weights = inputs
@@ -80,7 +79,7 @@ def covariance(
     total = seen + ahead_of
     mean = (nodes * total).sum(1, keepdims=True)
     by_node = nodes * (total - mean)
-    share = jnp.where(linked_after, alphas * scale, 0)
+    share = jnp.where(linked_after, shares, 0)
     means = (nodes * values).sum(1) + (share * fresh_edges).sum(1)
 
     share = share * block.weights.T[:, None]

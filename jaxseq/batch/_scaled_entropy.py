@@ -70,11 +70,10 @@ def entropy(block: Block, edges: Float[Array, "s s"]) -> tuple[BlockEntropy, Boo
         leaving = matmul(matrix_back, after)
         raw = jnp.where(link, leaving[:s], 1)
         coming = jnp.where(link, leaving[s:] * inverse(leaving[:s]), 0)
-        mass = alpha * raw
-        total = mass.sum(0)
+        total = (alpha * raw).sum(0)
         scale = inverse(total)
-        node = mass * scale
-        expected = alpha_seen * raw * scale + node * coming
+        node = alpha * scale * raw
+        expected = alpha_seen * scale * raw + node * coming
         mean = expected.sum(0)
         shares = jnp.concatenate([alpha, alpha_seen - alpha * mean]) * (scale * weight * link)
         products = products + matmul(shares, after.T)

@@ -102,6 +102,12 @@ class ChainVector(eqx.Module):
     Args:
         nodes: ``[n, s]``.
         edges: ``[n - 1, s, s]``, or ``[s, s]`` where the chain's edges are shared by all positions.
+
+    Example:
+        >>> import jax.numpy as jnp, jaxseq
+        >>> direction = jaxseq.ChainVector(jnp.ones((3, 2)), jnp.zeros((2, 2)))
+        >>> direction.nodes.shape
+        (3, 2)
     """
 
     nodes: Float[Array, "n s"]

@@ -71,6 +71,12 @@ class FeatureCovariance(eqx.Module):
 
     ``nodes_nodes`` [n, s, n, s], ``nodes_edges`` [n, s, *edges], ``edges_edges`` [*edges, *edges],
     where *edges* is the shape of the chain's edges.
+
+    Example:
+        >>> import jax.numpy as jnp, jaxseq
+        >>> chain = jaxseq.Chain(jnp.zeros((1, 2)), jnp.zeros((2, 2)))
+        >>> jaxseq.feature_covariance(chain).matrix[:2, :2].tolist()
+        [[0.25, -0.25], [-0.25, 0.25]]
     """
 
     nodes_nodes: Float[Array, "n s n s"]

@@ -111,7 +111,7 @@ def _finite_top(scores: Array, axis: int | tuple[int, ...]) -> Array:
     return jnp.where(jnp.isneginf(top), 0, top)
 
 
-def _scale(nodes: Array, edges: Edges, valid: Array) -> _ScaledScores:
+def _scale(nodes: Array, edges: Array, valid: Array) -> _ScaledScores:
     nodes = jnp.where(valid[:, None], nodes, -jnp.inf)
     node_top = _finite_top(nodes, 1)
     edge_top = _finite_top(edges, (-2, -1))
@@ -121,12 +121,12 @@ def _scale(nodes: Array, edges: Edges, valid: Array) -> _ScaledScores:
     )  # fmt: skip
 
 
-def _per_step(edges: Edges) -> Array | None:
+def _per_step(edges: Array) -> Array | None:
     """Edges as the scanned-over input of each step, or None when one matrix serves all."""
     return edges if edges.ndim == 3 else None
 
 
-def _arriving(edges: Edges, linked: Array) -> tuple[Array | None, Array]:
+def _arriving(edges: Array, linked: Array) -> tuple[Array | None, Array]:
     """The edges into each position and whether they count.
 
     Position 0 is a step from nowhere: its link is cut, so the edges given to it do not matter.
@@ -174,7 +174,7 @@ def _scaled_backward(scores: _ScaledScores, linked: Array):
     return jnp.concatenate([betas, last[None]]), tops
 
 
-def _reachable(legal_before: Array, edges: Edges, spec: str) -> Array:
+def _reachable(legal_before: Array, edges: Array, spec: str) -> Array:
     """Entries that have a legal neighbour across a legal edge.
 
     With no −inf among the edges, one legal label before makes every label reachable: the matrix
@@ -219,16 +219,15 @@ def scaled_forward_backward(nodes, edges, linked, valid) -> tuple[Lattice, Bool[
     alphas, totals, increments = _scaled_forward(scores, linked, valid)
     betas, tops = _scaled_backward(scores, linked)
 
-    node_mass = alphas * betas
-    node_total = node_mass.sum(1, keepdims=True)
-    node_marginals = node_mass * jnp.where(node_total > 0, 1 / node_total, 0)
-
+    # Products are scaled before they are complete: an unlikely label must not underflow on the
+    # way to a marginal that the dtype can hold.
+    totals_of_nodes = (alphas * betas).sum(1, keepdims=True)
+    shares = alphas * jnp.where(totals_of_nodes > 0, 1 / totals_of_nodes, 0)
+    # Σ_i α_t(i) (E β'_{t+1})(i) is the same total, times what the backward message was divided by.
+    links = jnp.where(linked & (tops > 0), 1 / tops, 0)
     after = scores.nodes[1:] * betas[1:]
-    edge_mass = alphas[:-1, :, None] * scores.edges * after[:, None, :]
-    # α_t · (E β'_{t+1}) without summing s² terms again.
-    edge_total = (alphas[:-1] * betas[:-1]).sum(1) * tops
-    scale = jnp.where(linked & (edge_total > 0), 1 / edge_total, 0)
-    lattice = Lattice(increments, node_marginals, edge_mass * scale[:, None, None])
+    pairs = (shares[:-1] * links[:, None])[:, :, None] * scores.edges * after[:, None, :]
+    lattice = Lattice(increments, shares * betas, pairs)
     certified = _forward_certified(nodes, edges, linked, valid, alphas, totals)
     return lattice, certified & _backward_certified(nodes, edges, linked, alphas, betas, tops)
 

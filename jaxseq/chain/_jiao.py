@@ -50,8 +50,8 @@ def jiao_entropy_gradient(chain: Chain) -> ChainVector:
     Example:
         >>> import jax.numpy as jnp, jaxseq
         >>> chain = jaxseq.Chain(jnp.log(jnp.array([[0.2, 0.8]])), jnp.zeros((2, 2)))
-        >>> jaxseq.jiao_entropy_gradient(chain).nodes.round(3).tolist()
-        [[0.2220000058412552, -0.2220000058412552]]
+        >>> [round(x, 3) for x in jaxseq.jiao_entropy_gradient(chain).nodes[0].tolist()]
+        [0.222, -0.222]
 
     References:
         Jiao et al. 2006, section 3. Certified by ``jaxseq verify``: enumeration, jax.grad,

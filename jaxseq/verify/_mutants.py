@@ -221,7 +221,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *_mutants(
         "chain._engines", "scaled_forward_backward", "marginals",
         (POSITION, "scores.nodes[1:] * betas[1:]", "scores.nodes[1:] * betas[:-1]"),
-        (DROPPED, "node_mass = alphas * betas", "node_mass = alphas"),
+        (DROPPED, "increments, shares * betas, pairs", "increments, shares, pairs"),
         (AXES, "after[:, None, :]", "after[:, :, None]"),
         method="scaled",
     ),
@@ -243,7 +243,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # The batch kernels in scaled space.
     *_mutants(
         "batch._scaled", "marginals", "batch_marginals",
-        (DROPPED, "alpha * (scale * weight * link)", "alpha * (scale * weight)"),
+        (DROPPED, "share * (weight * link)", "share * weight"),
         (AXES, "matmul(factors.edges, after)", "matmul(factors.edges.T, after)"),
         (DROPPED, "inverse(raw.max(0)) * factor", "inverse(raw.max(0))"),
         method="scaled",
@@ -253,7 +253,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (SIGN, "(factors.edge_top - edges) * matrix", "(edges - factors.edge_top) * matrix"),
         (AXES, "[surprise.T, matrix.T]", "[surprise, matrix.T]"),
         (DROPPED, "+ value + _log_or_zero(total)", "+ _log_or_zero(total)"),
-        (DROPPED, "scale + node * coming", "scale"),
+        (DROPPED, "scale * raw + node * coming", "scale * raw"),
         (SIGN, "(coming + _log_or_zero(top) + value)", "(coming + _log_or_zero(top) - value)"),
         (AXES, "products[:s, s:] + products[s:, :s]", "products[:s, s:] + products[s:, :s].T"),
         (DROPPED, " + surprise * products[:s, :s]", ""),

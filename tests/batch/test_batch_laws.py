@@ -30,7 +30,7 @@ class Case:
     def edges(self):
         return self.padded.edges
 
-    def batch(self, layout: str) -> jaxseq.Batch:
+    def batch(self, layout: str) -> jaxseq.batch.Batch:
         return self.padded if layout == "padded" else self.packed
 
     def index(self, layout: str):
@@ -52,7 +52,7 @@ class Case:
 # Module-level and jitted, with all arrays as arguments: one compilation serves every case.
 
 
-def rebuild(layout: str, nodes, edges, index) -> jaxseq.Batch:
+def rebuild(layout: str, nodes, edges, index) -> jaxseq.batch.Batch:
     if layout == "padded":
         return jaxseq.PaddedBatch(nodes, edges, index)
     return jaxseq.PackedBatch(nodes, edges, index, NUM)
