@@ -36,3 +36,12 @@ from jaxseq.chain._paths import constrain as constrain
 from jaxseq.chain._paths import log_prob as log_prob
 from jaxseq.chain._paths import path_score as path_score
 from jaxseq.chain._sample import sample as sample
+
+
+def __getattr__(name: str):
+    """`jaxseq.verify`, loaded on first use: most programs never need it."""
+    if name == "verify":
+        import importlib
+
+        return importlib.import_module("jaxseq.verify")
+    raise AttributeError(f"module 'jaxseq' has no attribute {name!r}")

@@ -83,7 +83,10 @@ def _speed(report: Report) -> None:
 
 
 def _pytorch_crf_seconds(nodes: jax.Array, edges: jax.Array) -> float | None:
-    """Time of log Z and its gradient, which is the marginals, in pytorch-crf."""
+    """Time of pytorch-crf's log-likelihood and its gradient, in which the marginals sit.
+
+    It offers no log Z by itself; the score of a path that comes with it costs next to nothing.
+    """
     try:
         import torch
         from torchcrf import CRF

@@ -105,6 +105,7 @@ def batch_entropy(batch: Batch, *, method: Method = "auto") -> Float[Array, " se
     """Entropy of every sequence.
 
     Differentiable in reverse mode by Mann & McCallum's closed form (`batch_entropy_gradient`).
+    Second derivatives go through the single-chain functions and need O(N s²) memory.
 
     Args:
         batch: a `PaddedBatch` or `PackedBatch`.
@@ -205,7 +206,8 @@ def batch_covariance_product(
 
     Args:
         batch: a `PaddedBatch` or `PackedBatch`.
-        tangent: ``.nodes`` [rows, slots, s] and ``.edges`` [s, s], finite.
+        tangent: ``.nodes`` [rows, slots, s] and ``.edges`` [s, s], finite, but for what the batch
+            forbids, where it does not matter.
         method: as in `batch_log_partition`.
 
     Cost: O(N s²) time for N slots, O(N s) memory: about twice `batch_marginals`.
@@ -232,6 +234,8 @@ def batch_covariance_product(
 @partial(jax.jit, static_argnums=3)
 def _covariance_product(batch: Batch, nodes: Array, edges: Array, method: Method):
     weights = jnp.ones(batch.nodes.shape[:2], batch.nodes.dtype)
+    nodes = jnp.where(batch.nodes > -jnp.inf, nodes, 0)
+    edges = jnp.where(batch.edges > -jnp.inf, edges, 0)
     mean, by_node, by_edge = _core.covariance(
         batch.nodes, batch.edges, batch.segments, weights, nodes, edges, batch.num_sequences, method
     )

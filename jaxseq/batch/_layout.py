@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from jaxseq.chain._chain import as_scores, is_concrete
+from jaxseq.chain._chain import as_count, as_scores, is_concrete
 
 
 class PaddedBatch(eqx.Module):
@@ -84,11 +85,18 @@ class PackedBatch(eqx.Module):
     segments: Int[Array, "r w"]
     num_sequences: int = eqx.field(static=True)
 
-    def __init__(self, nodes: ArrayLike, edges: ArrayLike, segments: ArrayLike, num_sequences: int):
+    def __init__(
+        self,
+        nodes: ArrayLike,
+        edges: ArrayLike,
+        segments: ArrayLike | Sequence[Sequence[int]],
+        num_sequences: SupportsIndex,
+    ):
         self.nodes, self.edges = _check_scores(nodes, edges)
         self.segments = _check_integers("segments", segments, self.nodes.shape[:2])
-        _check_range("segments", self.segments, -1, num_sequences - 1)
-        self.num_sequences = num_sequences
+        self.num_sequences = as_count("num_sequences", num_sequences, 0)
+        _check_range("segments", self.segments, -1, self.num_sequences - 1)
+        _check_contiguous(self.segments)
 
 
 Batch = PaddedBatch | PackedBatch
@@ -111,7 +119,7 @@ def _check_scores(nodes: ArrayLike, edges: ArrayLike) -> tuple[Array, Array]:
     return nodes.astype(dtype), edges.astype(dtype)
 
 
-def _check_integers(name: str, values: ArrayLike | Sequence[int], shape: tuple[int, ...]) -> Array:
+def _check_integers(name: str, values: ArrayLike | Sequence, shape: tuple[int, ...]) -> Array:
     array = jnp.asarray(values)
     if array.shape != shape or not jnp.issubdtype(array.dtype, jnp.integer):
         raise ValueError(
@@ -129,6 +137,24 @@ def _check_range(name: str, values: Array, low: int, high: int) -> None:
     if len(wrong):
         where = tuple(int(index) for index in wrong[0])
         raise ValueError(f"{name}{list(where)}: expected {low} … {high}, got {int(known[where])}")
+
+
+def _check_contiguous(segments: Array) -> None:
+    """Refuse a sequence that comes in several pieces."""
+    if not is_concrete(segments):
+        return
+    known = np.asarray(segments)
+    before = np.pad(known, ((0, 0), (1, 0)), constant_values=-1)[:, :-1]
+    rows, slots = np.nonzero((known >= 0) & (known != before))
+    starts = known[rows, slots]
+    _, first = np.unique(starts, return_index=True)
+    again = np.setdiff1d(np.arange(len(starts)), first)
+    if len(again):
+        row, slot = int(rows[again[0]]), int(slots[again[0]])
+        raise ValueError(
+            f"segments[{row}, {slot}]: expected each sequence in consecutive slots of one row, "
+            f"got sequence {int(starts[again[0]])} a second time"
+        )
 
 
 def pack(nodes: Sequence[ArrayLike], edges: ArrayLike, *, width: int | None = None) -> PackedBatch:

@@ -77,7 +77,12 @@ def increments_of(totals: Array, factors: Factors, block: Block) -> Float[Array,
 
 
 def certify(*lowest: Array) -> Bool[Array, ""]:
-    """Whether the lowest legal message entries are all well above underflow."""
+    """Whether the lowest legal message entries, and the lowest products of messages, are all well
+    above underflow.
+
+    The products too: each message may be fine and their product not, where the labels that one
+    favours are dead ends for the other.
+    """
     trusted = smallest_trusted(lowest[0].dtype)
     return jnp.stack([low.min() >= trusted for low in lowest]).all()
 
@@ -148,27 +153,32 @@ def marginals(block: Block, edges: Array) -> tuple[BlockMarginals, Bool[Array, "
 
     def back(carry, inputs):
         # `after` is e ⊙ β of the next slot and `link` whether there is one in this sequence.
-        after, counts, link, lowest = carry
-        alpha, factor, linked_before, weight = inputs
+        after, counts, link, lowest, lowest_total = carry
+        alpha, factor, linked_before, weight, alive = inputs
         raw = jnp.where(link, matmul(factors.edges, after), 1)
-        share = alpha * inverse((alpha * raw).sum(0))
+        total = (alpha * raw).sum(0)
+        share = alpha * inverse(total)
         counts = counts + matmul(share * (weight * link), after.T)
         after = raw * inverse(raw.max(0)) * factor
         # One look at both messages: α, less what it was divided by, stands for its raw form.
         lowest = lowest_of(lowest, jnp.minimum(alpha, raw), factor > 0)
-        return (after, counts, linked_before, lowest), share * raw
+        lowest_total = lowest_of(lowest_total, total, alive)
+        return (after, counts, linked_before, lowest, lowest_total), share * raw
 
     start = jnp.zeros_like(factors.nodes[0])
-    carry = (start, jnp.zeros_like(edges), jnp.zeros_like(factors.linked[0]), jnp.ones_like(start))
-    inputs = (ahead.alphas, factors.nodes, factors.linked, block.weights.T)
-    (_, counts, _, lowest), nodes = lax.scan(back, carry, inputs, reverse=True)
+    ones, no_link = jnp.ones_like(start), jnp.zeros_like(factors.linked[0])
+    carry = (start, jnp.zeros_like(edges), no_link, ones, ones[0])
+    alive = ahead.totals > 0
+    inputs = (ahead.alphas, factors.nodes, factors.linked, block.weights.T, alive)
+    (_, counts, _, lowest, lowest_total), nodes = lax.scan(back, carry, inputs, reverse=True)
 
     result = BlockMarginals(
         increments_of(ahead.totals, factors, block),
         nodes.transpose(2, 0, 1),
         counts * factors.edges,
     )
-    return result, certify_at_once(lowest, jnp.where(block.valid.T, ahead.totals, 1))
+    certified = certify_at_once(lowest, jnp.where(block.valid.T, ahead.totals, 1))
+    return result, certified & certify(lowest_total)
 
 
 class Back(NamedTuple):

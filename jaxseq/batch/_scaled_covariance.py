@@ -52,7 +52,8 @@ def covariance(
     before = jnp.concatenate([jnp.zeros_like(alphas[:1]), alphas[:-1]])
     linked_after = jnp.concatenate([factors.linked[1:], jnp.zeros_like(factors.linked[:1])])
 
-    shares = alphas * inverse((alphas * back.raws).sum(1, keepdims=True))
+    node_totals = (alphas * back.raws).sum(1, keepdims=True)
+    shares = alphas * inverse(node_totals)
     nodes = shares * back.raws
 
     def look_left(seen, inputs):
@@ -89,4 +90,5 @@ def covariance(
     result = BlockCovariance(
         means.T, by_node.transpose(2, 0, 1), products * matrix + counts * weighted
     )
-    return result, certify(ahead.lowest, back.lowest)
+    met = jnp.where(ahead.totals > 0, node_totals[:, 0], 1)
+    return result, certify(ahead.lowest, back.lowest, met)

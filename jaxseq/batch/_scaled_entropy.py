@@ -64,7 +64,7 @@ def entropy(block: Block, edges: Float[Array, "s s"]) -> tuple[BlockEntropy, Boo
         return (pair, lowest_of(lowest, raw, factor > 0)), pair
 
     def back(carry, inputs):
-        after, products, link, lowest = carry  # [β'; β' ⊙ (Y + v)] of the next slot
+        after, products, link, lowest, lowest_total = carry  # after: [β'; β' ⊙ (Y + v)]
         pair, factor, value, linked_before, weight = inputs
         alpha, alpha_seen = pair[:s], pair[s:]
         leaving = matmul(matrix_back, after)
@@ -80,7 +80,9 @@ def entropy(block: Block, edges: Float[Array, "s s"]) -> tuple[BlockEntropy, Boo
         top = raw.max(0)
         beta = raw * inverse(top) * factor
         after = jnp.concatenate([beta, beta * (coming + _log_or_zero(top) + value)])
-        carry = (after, products, linked_before, lowest_of(lowest, raw, alpha > 0))
+        lowest = lowest_of(lowest, raw, alpha > 0)
+        lowest_total = lowest_of(lowest_total, total, (alpha > 0).any(0))
+        carry = (after, products, linked_before, lowest, lowest_total)
         return carry, (expected - node * mean, mean + _log_or_zero(total))
 
     start = jnp.zeros((2 * s, block.nodes.shape[0]), edges.dtype)
@@ -88,11 +90,13 @@ def entropy(block: Block, edges: Float[Array, "s s"]) -> tuple[BlockEntropy, Boo
     scanned = (factors.nodes, factors.linked, values)
     (_, lowest_ahead), pairs = lax.scan(ahead, (start, ones), scanned)
 
-    carry = (start, jnp.zeros((2 * s, 2 * s), edges.dtype), jnp.zeros_like(factors.linked[0]), ones)
+    no_products, no_link = jnp.zeros((2 * s, 2 * s), edges.dtype), jnp.zeros_like(factors.linked[0])
+    carry = (start, no_products, no_link, ones, ones[0])
     scanned = (pairs, factors.nodes, values, factors.linked, block.weights.T)
-    (_, products, _, lowest_back), (nodes, means) = lax.scan(back, carry, scanned, reverse=True)
+    carry, (nodes, means) = lax.scan(back, carry, scanned, reverse=True)
+    _, products, _, lowest_back, lowest_total = carry
 
     by_edge = matrix * (products[:s, s:] + products[s:, :s]) + surprise * products[:s, :s]
     entropies = jnp.where(block.linked | ~block.valid, 0, means.T)
     result = BlockEntropy(entropies, nodes.transpose(2, 0, 1), by_edge)
-    return result, certify(lowest_ahead, lowest_back)
+    return result, certify(lowest_ahead, lowest_back, lowest_total)

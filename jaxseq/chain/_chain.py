@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from typing import SupportsIndex
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -33,7 +36,8 @@ class Chain(eqx.Module):
         edges: score of label ``i`` at ``t`` followed by ``j`` at ``t + 1``: ``[s, s]`` when it is
             the same everywhere, else ``[n - 1, s, s]``.
         length: how many positions are real, 0 … n; the rest is padding and influences nothing.
-            May be a traced integer (then values above ``n`` mean ``n``). None means ``n``.
+            None means ``n``. May be a traced integer; then values above ``n`` mean ``n``, and
+            negative ones 0.
             JAX does not differentiate integers: with a length, use `equinox.filter_grad`, or
             differentiate with respect to nodes and edges and build the chain inside.
 
@@ -126,14 +130,9 @@ def as_scores(name: str, values: ArrayLike) -> Array:
 
 def as_length(length: ArrayLike, n: int) -> Int[Array, ""]:
     """`length` as an integer scalar, checked against `n` when its value is known."""
-    array = jnp.asarray(length)
-    if array.shape != () or not jnp.issubdtype(array.dtype, jnp.integer):
-        raise ValueError(
-            f"length: expected one integer, got dtype {array.dtype.name} of shape "
-            f"{list(array.shape)}"
-        )
-    if is_concrete(array) and not 0 <= int(array) <= n:
-        raise ValueError(f"length: expected 0 … {n} (the positions of nodes), got {int(array)}")
+    array, known = as_index("length", length)
+    if known is not None and not 0 <= known <= n:
+        raise ValueError(f"length: expected 0 … {n} (the positions of nodes), got {known}")
     return array
 
 
@@ -168,6 +167,23 @@ def check_same_structure(name: str, value: object, chain: Chain) -> ChainVector:
 FIELDS = ("nodes", "edges")
 
 
-def concrete_int(value: ArrayLike) -> int | None:
-    """The Python integer behind `value`, or None while it is being traced."""
-    return int(np.asarray(value)) if is_concrete(value) else None
+def as_index(name: str, value: ArrayLike) -> tuple[Int[Array, ""], int | None]:
+    """`value` as an integer scalar, and as a Python integer (None while it is being traced)."""
+    array = jnp.asarray(value)
+    if array.shape != () or not jnp.issubdtype(array.dtype, jnp.integer):
+        raise ValueError(
+            f"{name}: expected one integer, got dtype {array.dtype.name} of shape "
+            f"{list(array.shape)}"
+        )
+    return array, int(np.asarray(array)) if is_concrete(array) else None
+
+
+def as_count(name: str, value: SupportsIndex, least: int) -> int:
+    """`value` as a Python integer that decides a shape."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = least - 1
+    if count < least or isinstance(value, bool):
+        raise ValueError(f"{name}: expected an integer of at least {least}, got {value!r}")
+    return count

@@ -36,7 +36,8 @@ def covariance_product(chain: Chain, tangent: HasScores, *, method: Method = "au
 
     Args:
         chain: the scores.
-        tangent: ``.nodes`` and ``.edges`` shaped like the chain's; finite.
+        tangent: ``.nodes`` and ``.edges`` shaped like the chain's; finite, but for what the chain
+            forbids, where it does not matter.
         method: as in `log_partition`.
 
     Returns:
@@ -60,9 +61,10 @@ def covariance_product(chain: Chain, tangent: HasScores, *, method: Method = "au
 
 @partial(jax.jit, static_argnums=2)
 def _covariance_product(chain: Chain, tangent: ChainVector, method: Method) -> ChainVector:
-    by_node, by_edge = covariance_from_marginals(
-        *chain_marginals(chain, method), tangent.nodes, tangent.edges
-    )
+    # What is forbidden never varies: a chain may serve as its own tangent, −inf and all.
+    nodes = jnp.where(chain.nodes > -jnp.inf, tangent.nodes, 0)
+    edges = jnp.where(chain.edges > -jnp.inf, tangent.edges, 0)
+    by_node, by_edge = covariance_from_marginals(*chain_marginals(chain, method), nodes, edges)
     return ChainVector(by_node, like_edges(chain, by_edge))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import SupportsIndex
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxseq.chain._chain import Chain
+from jaxseq.chain._chain import Chain, as_count
 from jaxseq.chain._engines import Edges, Method, check_method
 from jaxseq.chain._marginals import chain_marginals
 from jaxseq.chain._paths import path_score
@@ -90,7 +91,7 @@ def _shifted(best: Array) -> Array:
     return best - jnp.where(jnp.isneginf(top), 0, top)
 
 
-def k_best(chain: Chain, k: int) -> tuple[Int[Array, "k n"], Float[Array, " k"]]:
+def k_best(chain: Chain, k: SupportsIndex) -> tuple[Int[Array, "k n"], Float[Array, " k"]]:
     """The k best labellings, best first, all different.
 
     When there are fewer than k legal paths the missing scores are −inf and their paths repeat the
@@ -115,9 +116,7 @@ def k_best(chain: Chain, k: int) -> tuple[Int[Array, "k n"], Float[Array, " k"]]
     References:
         Seshadri & Sundberg 1994 (parallel list Viterbi). Certified against enumeration.
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ValueError(f"k: expected an integer of at least 1, got {k!r}")
-    return _k_best(chain, k)
+    return _k_best(chain, as_count("k", k, 1))
 
 
 @partial(jax.jit, static_argnums=1)

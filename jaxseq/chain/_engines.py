@@ -111,8 +111,10 @@ def _finite_top(scores: Array, axis: int | tuple[int, ...]) -> Array:
     return jnp.where(jnp.isneginf(top), 0, top)
 
 
-def _scale(nodes: Array, edges: Array, valid: Array) -> _ScaledScores:
+def _scale(nodes: Array, edges: Array, linked: Array, valid: Array) -> _ScaledScores:
     nodes = jnp.where(valid[:, None], nodes, -jnp.inf)
+    if edges.ndim == 3:  # padding may hold anything, and a factor of 0 does not undo a NaN
+        edges = jnp.where(linked[:, None, None], edges, 0)
     node_top = _finite_top(nodes, 1)
     edge_top = _finite_top(edges, (-2, -1))
     return _ScaledScores(
@@ -137,6 +139,10 @@ def _arriving(edges: Array, linked: Array) -> tuple[Array | None, Array]:
     return jnp.concatenate([jnp.zeros((1, *edges.shape[1:]), edges.dtype), edges]), links
 
 
+def _inverse(x: Array) -> Array:
+    return jnp.where(x > 0, 1 / x, 0)
+
+
 def _scaled_forward(scores: _ScaledScores, linked: Array, valid: Array):
     """Filtered label distributions α_t and the sum c_t that each was divided by."""
 
@@ -145,7 +151,7 @@ def _scaled_forward(scores: _ScaledScores, linked: Array, valid: Array):
         edge = scores.edges if edge is None else edge
         raw = jnp.where(link, matmul(alpha, edge), 1) * factor
         total = raw.sum()
-        alpha = raw * jnp.where(total > 0, 1 / total, 0)
+        alpha = raw * _inverse(total)
         return alpha, (alpha, total)
 
     edges, links = _arriving(scores.edges, linked)
@@ -165,7 +171,7 @@ def _scaled_backward(scores: _ScaledScores, linked: Array):
         edge = scores.edges if edge is None else edge
         raw = jnp.where(link, matmul(edge, factor * beta), 1)
         top = raw.max()
-        beta = raw * jnp.where(top > 0, 1 / top, 0)
+        beta = raw * _inverse(top)
         return beta, (beta, top)
 
     last = jnp.ones_like(scores.nodes[0])
@@ -209,27 +215,33 @@ def _backward_certified(nodes, edges, linked, alphas, betas, tops) -> Bool[Array
 
 
 def _scaled_increments(nodes, edges, linked, valid):
-    alphas, totals, increments = _scaled_forward(_scale(nodes, edges, valid), linked, valid)
+    alphas, totals, increments = _scaled_forward(_scale(nodes, edges, linked, valid), linked, valid)
     return increments, _forward_certified(nodes, edges, linked, valid, alphas, totals)
 
 
 def scaled_forward_backward(nodes, edges, linked, valid) -> tuple[Lattice, Bool[Array, ""]]:
     """The lattice in scaled space, and whether it is certified free of underflow."""
-    scores = _scale(nodes, edges, valid)
+    scores = _scale(nodes, edges, linked, valid)
     alphas, totals, increments = _scaled_forward(scores, linked, valid)
     betas, tops = _scaled_backward(scores, linked)
 
     # Products are scaled before they are complete: an unlikely label must not underflow on the
     # way to a marginal that the dtype can hold.
-    totals_of_nodes = (alphas * betas).sum(1, keepdims=True)
-    shares = alphas * jnp.where(totals_of_nodes > 0, 1 / totals_of_nodes, 0)
-    # Σ_i α_t(i) (E β'_{t+1})(i) is the same total, times what the backward message was divided by.
-    links = jnp.where(linked & (tops > 0), 1 / tops, 0)
+    node_totals = (alphas * betas).sum(1)
+    node_marginals = alphas * _inverse(node_totals)[:, None] * betas
+    # Σ_i α_t(i) (E β'_{t+1})(i) is the same sum, times what the backward message was divided by.
+    edge_totals = jnp.where(linked, node_totals[:-1] * tops, 0)
     after = scores.nodes[1:] * betas[1:]
-    pairs = (shares[:-1] * links[:, None])[:, :, None] * scores.edges * after[:, None, :]
-    lattice = Lattice(increments, shares * betas, pairs)
+    shares = alphas[:-1] * _inverse(edge_totals)[:, None]
+    pairs = shares[:, :, None] * scores.edges * after[:, None, :]
+    lattice = Lattice(increments, node_marginals, pairs)
+    # Each message may be fine and their product not: where the labels that one favours are dead
+    # ends for the other. (A sequence with no legal path does not pass either; it is rare.)
+    trusted = smallest_trusted(nodes.dtype)
+    met = ~(valid & (node_totals < trusted)).any() & ~(linked & (edge_totals < trusted)).any()
     certified = _forward_certified(nodes, edges, linked, valid, alphas, totals)
-    return lattice, certified & _backward_certified(nodes, edges, linked, alphas, betas, tops)
+    certified &= _backward_certified(nodes, edges, linked, alphas, betas, tops)
+    return lattice, certified & met
 
 
 # ------------------------------------------------------------------------------- log space

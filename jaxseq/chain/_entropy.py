@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from jaxseq.chain._chain import Chain, ChainVector, check_path, concrete_int
+from jaxseq.chain._chain import Chain, ChainVector, as_index, check_path
 from jaxseq.chain._engines import Edges, Method, check_method
 from jaxseq.chain._marginals import chain_marginals, like_edges, row_marginals
 from jaxseq.chain._numerics import safe_log
@@ -220,12 +220,12 @@ def span_entropy(
     """
     check_method(method)
     n = chain.num_positions
-    low, high = concrete_int(start), concrete_int(stop)
+    (start, low), (stop, high) = as_index("start", start), as_index("stop", stop)
     if not 0 <= (low or 0) <= (n if high is None else high) <= n:
         raise ValueError(
             f"start, stop: expected 0 ≤ start ≤ stop ≤ {n}, got start {low}, stop {high}"
         )
-    return _span_entropy(chain, jnp.asarray(start), jnp.asarray(stop), method)
+    return _span_entropy(chain, start, stop, method)
 
 
 @partial(jax.jit, static_argnums=3)
@@ -247,7 +247,8 @@ def rest_entropy(
 
     Args:
         chain: the scores.
-        start: first position of the given labels, may be traced.
+        start: first position of the given labels, 0 … n − w; may be traced, and is then not
+            checked.
         labels: integers [w], w ≥ 1, with start + w ≤ n. Those past the chain's length are ignored.
         method: as in `log_partition`.
 
@@ -267,10 +268,10 @@ def rest_entropy(
     if labels.ndim != 1 or labels.shape[0] == 0:
         raise ValueError(f"labels: expected shape [w] with w ≥ 1, got {list(labels.shape)}")
     labels = check_path("labels", labels, labels.shape)
-    low, n, width = concrete_int(start), chain.num_positions, labels.shape[0]
+    (start, low), n, width = as_index("start", start), chain.num_positions, labels.shape[0]
     if not 0 <= (low or 0) <= n - width:
         raise ValueError(f"start: expected 0 … {n - width} for {width} labels, got {low}")
-    return _rest_entropy(chain, jnp.asarray(start), labels, method)
+    return _rest_entropy(chain, start, labels, method)
 
 
 @partial(jax.jit, static_argnums=3)

@@ -79,7 +79,8 @@ def _row_gradient(
         return edges if edges.ndim == 2 else edges[t]
 
     def transition(t):  # p(y_{t+1} = j | y_t = i)
-        return normalise(edge_at(t) + nodes[t + 1] + log_betas[t + 1], 1) * linked[t]
+        forward = normalise(edge_at(t) + nodes[t + 1] + log_betas[t + 1], 1)
+        return jnp.where(linked[t], forward, 0)
 
     def centred(scores, weights):
         finite = jnp.where(weights > 0, scores, 0)
@@ -96,7 +97,7 @@ def _row_gradient(
         scores = centred(edge_at(t), joint)
         # Labels that cannot occur have all-−inf columns, for which `normalise` gives zeros.
         backward = normalise(log_alphas[t][:, None] + edge_at(t), 0)
-        backward = jnp.where(node_marginals[t + 1] > 0, backward, 0) * linked[t]
+        backward = jnp.where(linked[t] & (node_marginals[t + 1] > 0), backward, 0)
         return joint, scores, (forward * scores).sum(1), (backward * scores).sum(0)
 
     n, s = nodes.shape

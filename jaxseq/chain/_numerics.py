@@ -58,7 +58,7 @@ def logsumexp(
     x: Float[Array, "..."], axis: int | tuple[int, ...], *, keepdims: bool = False
 ) -> Float[Array, "..."]:
     """log Σ exp along `axis`; −inf when every entry is. Not for differentiation."""
-    top = lax.stop_gradient(jnp.max(x, axis=axis, keepdims=True))
+    top = jnp.max(x, axis=axis, keepdims=True)
     top = jnp.where(jnp.isneginf(top), 0, top)
     total = jnp.log(jnp.sum(jnp.exp(x - top), axis=axis, keepdims=True)) + top
     return total if keepdims else jnp.squeeze(total, axis)

@@ -25,6 +25,8 @@ def rescue(
     Args:
         fast: returns (result, certified), where `certified` is a boolean scalar.
         slow: returns a result of the same structure.
+
+    Both take arrays as positional arguments.
     """
 
     @custom_vmap
@@ -34,8 +36,7 @@ def rescue(
 
     @run.def_vmap
     def _(axis_size, in_batched, *args):
-        # One flag an argument; an argument is an array or None-free tuple of arrays.
-        in_axes = tuple(0 if any(jax.tree.leaves(batched)) else None for batched in in_batched)
+        in_axes = tuple(0 if batched else None for batched in in_batched)
         batched_run = rescue(
             jax.vmap(fast, in_axes, axis_size=axis_size),
             jax.vmap(slow, in_axes, axis_size=axis_size),

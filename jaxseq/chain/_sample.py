@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import SupportsIndex
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Int, Key, UInt32
 
-from jaxseq.chain._chain import Chain
+from jaxseq.chain._chain import Chain, as_count
 from jaxseq.chain._decode import NO_LABEL, argmax
 from jaxseq.chain._engines import Method, check_method
 from jaxseq.chain._marginals import chain_marginals
@@ -17,7 +18,11 @@ from jaxseq.chain._propagate import conditionals
 
 
 def sample(
-    chain: Chain, *, key: Key[Array, ""] | UInt32[Array, "2"], num: int, method: Method = "auto"
+    chain: Chain,
+    *,
+    key: Key[Array, ""] | UInt32[Array, "2"],
+    num: SupportsIndex,
+    method: Method = "auto",
 ) -> Int[Array, "num n"]:
     r"""Independent labellings drawn from :math:`p(y)`.
 
@@ -43,9 +48,7 @@ def sample(
         0
     """
     check_method(method)
-    if isinstance(num, bool) or not isinstance(num, int) or num < 0:
-        raise ValueError(f"num: expected an integer of at least 0, got {num!r}")
-    return _sample(chain, key, num, method)
+    return _sample(chain, key, as_count("num", num, 0), method)
 
 
 @partial(jax.jit, static_argnums=(2, 3))

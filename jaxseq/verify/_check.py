@@ -133,6 +133,12 @@ def _checked_shapes(shapes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     for shape in checked:
         if len(shape) != 2 or not all(isinstance(x, int) and x >= 1 for x in shape):
             raise ValueError(f"shapes: expected pairs (n ≥ 1, s ≥ 1) of integers, got {shape}")
+        n, s = shape
+        if (scores := n * s + (n - 1) * s * s) > MOST_SCORES:
+            raise ValueError(
+                f"shapes: expected chains of at most {MOST_SCORES} scores, whose full covariance "
+                f"fits into memory, got {n}x{s} with {scores}"
+            )
     if not checked:
         raise ValueError("shapes: expected at least one, got none")
     return checked

@@ -195,7 +195,9 @@ def _flatten_hand(hand: Any, args: Any) -> Matrix:
     expected, actual = jax.tree.structure(args), jax.tree.structure(hand)
     if len(args) == 1 and actual == jax.tree.structure(args[0]) and actual != expected:
         return _flatten_hand((hand,), args)
-    if actual != expected:
+    # The gradient of a Chain may come as a ChainVector: what must agree is the arrays.
+    shapes = [[np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (args, hand)]
+    if actual != expected and shapes[0] != shapes[1]:
         raise ValueError(f"hand_gradient: expected the structure of args, {expected}, got {actual}")
     names = leaf_names(hand, "hand_gradient")
     for name, leaf, like in zip(names, jax.tree.leaves(hand), jax.tree.leaves(args)):

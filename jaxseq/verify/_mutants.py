@@ -221,7 +221,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *_mutants(
         "chain._engines", "scaled_forward_backward", "marginals",
         (POSITION, "scores.nodes[1:] * betas[1:]", "scores.nodes[1:] * betas[:-1]"),
-        (DROPPED, "increments, shares * betas, pairs", "increments, shares, pairs"),
+        (DROPPED, "[:, None] * betas", "[:, None]"),
         (AXES, "after[:, None, :]", "after[:, :, None]"),
         method="scaled",
     ),

@@ -71,6 +71,14 @@ BAD_INPUT = {
         lambda: jaxseq.PackedBatch(NODES, EDGES, np.full((2, 3), 5), 2),
         r"segments\[0, 0\].*got 5",
     ),
+    "a sequence in two pieces": (
+        lambda: jaxseq.PackedBatch(NODES, EDGES, [[0, 1, 0], [2, 2, -1]], 3),
+        r"segments\[0, 2\].*sequence 0 a second time",
+    ),
+    "a number of sequences that is none": (
+        lambda: jaxseq.PackedBatch(NODES, EDGES, np.full((2, 3), -1), 2.0),
+        "num_sequences.*2.0",
+    ),
     "a sequence with other labels": (
         lambda: jaxseq.pack([np.zeros((2, 2)), np.zeros((2, 3))], EDGES),
         r"nodes\[1\].*\[n, 2\].*got \[2, 3\]",

@@ -44,7 +44,7 @@ SHARED = Shape(5, 3, False)
 TRUNCATED = Shape(3, 3, True)  # what PER_POSITION is a padding of
 ONE_POSITION = Shape(1, 3, False)
 ONE_LABEL = Shape(4, 1, True)
-SMALL_SHAPES = [Shape(6, 2, True), Shape(3, 4, False), Shape(1, 1, True)]
+FURTHER_SHAPES = [Shape(6, 4, True), Shape(1, 1, True)]
 
 
 class Case(NamedTuple):

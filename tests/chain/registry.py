@@ -396,6 +396,12 @@ def differentiate(entry: Entry, case: Case, direction: Scores, method: str = "au
     return Derivatives(output, value, slope, gradient, curve)
 
 
+def value_and_gradient(entry: Entry, case: Case) -> tuple[Any, Scores]:
+    function = jax.value_and_grad(projected(entry, case), has_aux=True)
+    (_, output), gradient = function(scores_of(case))
+    return output, gradient
+
+
 @functools.cache
 def derivatives(name: str) -> Callable[[Case, Scores], Derivatives]:
     """`differentiate`, compiled once for all tests of a worker."""

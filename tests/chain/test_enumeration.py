@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.chain.cases import PER_POSITION, SHARED, SMALL_SHAPES, cases
+from tests.chain.cases import FURTHER_SHAPES, PER_POSITION, SHARED, cases
 from tests.chain.registry import ENTRIES
 
 EVERY_METHOD = [(entry, method) for entry in ENTRIES for method in entry.methods]
@@ -36,9 +36,9 @@ def test_float32_equals_enumeration_in_float64(entry, method, data):
     entry.assert_agrees(entry.call(case, method), case)
 
 
-@pytest.mark.parametrize("shape", SMALL_SHAPES, ids=str)
+@pytest.mark.parametrize("shape", FURTHER_SHAPES, ids=str)
 @pytest.mark.parametrize("entry", ENTRIES, ids=repr)
 @given(data=st.data())
-def test_small_shapes_equal_enumeration(entry, shape, data):
+def test_further_shapes_equal_enumeration(entry, shape, data):
     case = data.draw(cases(shape))
     entry.assert_agrees(entry.call(case, "auto"), case)

@@ -29,6 +29,7 @@ from tests.chain.registry import (
     by_name,
     derivatives,
     projected,
+    value_and_gradient,
 )
 
 CLOSE = Tolerance(2e-4, 2e-4)  # float32: a batch may run by another engine than its members
@@ -102,14 +103,7 @@ def test_compilations_are_counted():
 @functools.cache
 def _batched(name: str):
     """vmap∘grad, compiled: outputs and gradients of a stack of cases."""
-
-    def one(case):
-        (_, output), gradient = jax.value_and_grad(projected(by_name(name), case), has_aux=True)(
-            scores_of(case)
-        )
-        return output, gradient
-
-    return jax.jit(jax.vmap(one))
+    return jax.jit(jax.vmap(functools.partial(value_and_gradient, by_name(name))))
 
 
 @pytest.mark.parametrize("entry", DIFFERENTIABLE, ids=repr)

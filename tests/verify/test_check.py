@@ -133,3 +133,8 @@ def test_extrapolated_differences_are_accurate():
     np.testing.assert_allclose(
         extrapolate(np.sin(x + step), np.sin(x - step), step), np.cos(x), atol=1e-10
     )
+
+
+def test_a_chain_too_large_for_its_covariance_is_refused():
+    with pytest.raises(ValueError, match="30x30"):
+        jaxseq.verify.check([(30, 30)])

@@ -122,3 +122,10 @@ def test_fn_must_be_scalar():
 def test_gradient_must_be_shaped_like_the_arguments(hand, message):
     with pytest.raises(ValueError, match=message):
         gradient(product, hand, (X, Y))
+
+
+def test_the_librarys_own_pair_is_accepted():
+    """The gradient of a `Chain` comes as a `ChainVector`: other type, same arrays."""
+    chain = jaxseq.Chain(np.linspace(-1, 1, 6).reshape(3, 2), np.array([[0.5, -1.0], [0.0, 1.0]]))
+    report = jaxseq.verify.gradient(jaxseq.entropy, jaxseq.mann_entropy_gradient, (chain,))
+    assert report.passed, str(report)
