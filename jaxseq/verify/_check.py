@@ -15,6 +15,7 @@ from jaxseq.verify._report import Report, Row
 from jaxseq.verify._truth import Truth, reference_columns
 
 METHODS = ("scaled", "log")
+MOST_SCORES = 1000
 SHAPES = ((5, 3),)
 QUICK_QUANTITIES = (
     "log_partition", "marginals", "covariance_product", "feature_covariance", "entropy",

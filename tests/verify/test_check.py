@@ -137,4 +137,4 @@ def test_extrapolated_differences_are_accurate():
 
 def test_a_chain_too_large_for_its_covariance_is_refused():
     with pytest.raises(ValueError, match="30x30"):
-        jaxseq.verify.check([(30, 30)])
+        check([(30, 30)])
