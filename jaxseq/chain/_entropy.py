@@ -269,6 +269,8 @@ def rest_entropy(
         raise ValueError(f"labels: expected shape [w] with w ≥ 1, got {list(labels.shape)}")
     labels = check_path("labels", labels, labels.shape)
     (start, low), n, width = as_index("start", start), chain.num_positions, labels.shape[0]
+    if width > n:
+        raise ValueError(f"labels: expected at most {n} (the positions of the chain), got {width}")
     if not 0 <= (low or 0) <= n - width:
         raise ValueError(f"start: expected 0 … {n - width} for {width} labels, got {low}")
     return _rest_entropy(chain, start, labels, method)

@@ -65,9 +65,15 @@ def logsumexp(
 
 
 def normalise(x: Float[Array, "..."], axis: int | tuple[int, ...]) -> Float[Array, "..."]:
-    """exp(x) scaled to sum to 1 along `axis`; all 0 when every entry is −inf."""
-    total = logsumexp(x, axis, keepdims=True)
-    return jnp.exp(x - jnp.where(jnp.isneginf(total), 0, total))
+    """exp(x) scaled to sum to 1 along `axis`; all 0 when every entry is −inf.
+
+    Divided by its own sum: exp(x − logsumexp(x)) would be off by the rounding of the logarithm,
+    which for scores of 1e4 is 1e-3 in float32.
+    """
+    top = jnp.max(x, axis=axis, keepdims=True)
+    weights = jnp.exp(x - jnp.where(jnp.isneginf(top), 0, top))
+    total = weights.sum(axis, keepdims=True)
+    return weights * jnp.where(total > 0, 1 / total, 0)
 
 
 matmul = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
