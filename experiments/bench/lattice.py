@@ -171,12 +171,13 @@ def _resident(field: str) -> int:
 # ------------------------------------------------------------------------------------ growth
 
 GROWTH = {
-    "Mann in n": {"n": [128, 256, 512, 1024], "s": 16, "rows": 128},
+    "Mann in n": {"n": [1024, 2048, 4096, 8192], "s": 16, "rows": 32},
     "Mann in s": {"n": 32, "s": [16, 32, 64, 128], "rows": 128},
     "Jiao in n": {"n": [64, 128, 256, 512], "s": 32, "rows": 1},
-    "Jiao in s": {"n": 8, "s": [128, 256, 512, 1024], "rows": 1},
+    "Jiao in s": {"n": 8, "s": [256, 512, 1024, 1536], "rows": 1},
 }
-"""Sizes past the overheads: a step costs at least some ten microseconds of arithmetic in each."""
+"""Sizes past the overheads: rows that fill one block at every n for Mann, and products that outweigh
+the s² exponentials of a step for Jiao."""
 
 BARS = {
     "Mann in n": {"at_least": 0.9, "at_most": 1.1},
