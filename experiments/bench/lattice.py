@@ -176,8 +176,8 @@ GROWTH = {
     "Jiao in n": {"n": [64, 128, 256, 512], "s": 32, "rows": 1},
     "Jiao in s": {"n": 8, "s": [256, 512, 1024, 1536], "rows": 1},
 }
-"""Sizes past the overheads: rows that fill one block at every n for Mann, and products that outweigh
-the s² exponentials of a step for Jiao."""
+"""Sizes past the overheads: rows that fill one block at every n for Mann, and products that
+outweigh the s² exponentials of a step for Jiao."""
 
 BARS = {
     "Mann in n": {"at_least": 0.9, "at_most": 1.1},
