@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -87,9 +88,9 @@ def _pytorch_crf_seconds(nodes: jax.Array, edges: jax.Array) -> float | None:
 
     It offers no log Z by itself; the score of a path that comes with it costs next to nothing.
     """
-    try:
-        import torch
-        from torchcrf import CRF
+    try:  # by name: the extra is for this one figure, and no type checker should ask for it
+        torch = importlib.import_module("torch")
+        CRF = importlib.import_module("torchcrf").CRF
     except ImportError:
         return None
     emissions = torch.tensor(np.asarray(nodes), requires_grad=True)
