@@ -172,10 +172,10 @@ def _resident(field: str) -> int:
 # ------------------------------------------------------------------------------------ growth
 
 GROWTH = {
-    "Mann in n": {"n": [1024, 2048, 4096, 8192], "s": 16, "rows": 32},
+    "Mann in n": {"n": [2048, 4096, 8192, 16384], "s": 16, "rows": 32},
     "Mann in s": {"n": 32, "s": [16, 32, 64, 128], "rows": 128},
     "Jiao in n": {"n": [64, 128, 256, 512], "s": 32, "rows": 1},
-    "Jiao in s": {"n": 8, "s": [256, 512, 1024, 1536], "rows": 1},
+    "Jiao in s": {"n": 8, "s": [512, 1024, 2048], "rows": 1},
 }
 """Sizes past the overheads: rows that fill one block at every n for Mann, and products that
 outweigh the s² exponentials of a step for Jiao."""
@@ -194,7 +194,7 @@ def _growth(report: Report, out: Path) -> None:
         axis = name[-1]
         points = [{**sizes, axis: size} for size in sizes[axis]]
         runs = {str(point[axis]): _one_size(name, **point) for point in points}
-        seconds = list(best_seconds(runs, rounds=5).values())
+        seconds = list(best_seconds(runs, rounds=4).values())
         slope = fitted_slope(sizes[axis], seconds)
         curves[name] = (sizes[axis], seconds, slope)
         report.figure(f"growth of the entropy gradient, {name}", slope, **BARS[name], **sizes)
