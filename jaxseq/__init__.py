@@ -1,5 +1,6 @@
 """jaxseq: sequence labelling with few labels, in functional JAX."""
 
+from jaxseq.batch._cores import map_on_cores as map_on_cores
 from jaxseq.batch._functions import BatchCovariance as BatchCovariance
 from jaxseq.batch._functions import BatchEntropyGradient as BatchEntropyGradient
 from jaxseq.batch._functions import BatchMarginals as BatchMarginals
@@ -36,12 +37,26 @@ from jaxseq.chain._paths import constrain as constrain
 from jaxseq.chain._paths import log_prob as log_prob
 from jaxseq.chain._paths import path_score as path_score
 from jaxseq.chain._sample import sample as sample
+from jaxseq.models._crf import CRF as CRF
+
+_LATER = {
+    "CRFTagger": "jaxseq.tagger",
+    "load": "jaxseq.tagger",
+    "metrics": "jaxseq.metrics",
+    "text": "jaxseq.text",
+    "verify": "jaxseq.verify",
+}
+"""Names loaded on first use: many programs never need them, and they take a while to load."""
 
 
 def __getattr__(name: str):
-    """`jaxseq.verify`, loaded on first use: most programs never need it."""
-    if name == "verify":
-        import importlib
+    if name not in _LATER:
+        raise AttributeError(f"module 'jaxseq' has no attribute {name!r}")
+    import importlib
 
-        return importlib.import_module("jaxseq.verify")
-    raise AttributeError(f"module 'jaxseq' has no attribute {name!r}")
+    module = importlib.import_module(_LATER[name])
+    return module if _LATER[name].endswith(f".{name}") else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -20,6 +20,9 @@ MAY_IMPORT = {
     "batch": {"chain", "batch"},
     "text": {"text"},
     "metrics": {"metrics"},
+    "models": {"chain", "models"},
+    "learn": {"chain", "batch", "models", "learn", "text"},
+    "tagger": {"chain", "batch", "models", "learn", "text", "metrics", "tagger"},
     "verify": None,
     "cli": None,
 }

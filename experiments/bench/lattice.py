@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -59,14 +60,7 @@ def _speed(report: Report) -> None:
         **SHAPE,
         jaxseq_seconds=ours,
     )
-    torch_seconds = _pytorch_crf_seconds(nodes, edges)
-    report.figure(
-        "log Z and marginals: pytorch-crf / jaxseq",
-        None if torch_seconds is None else torch_seconds / ours,
-        at_least=50,
-        **SHAPE,
-        needs="the extra jaxseq[bench]",
-    )
+    _against_pytorch_crf(report, nodes, edges, ours)
     report.figure(
         "underflow check and rescue, when none is needed: checked / unchecked",
         ours / seconds["marginals, uncertified"],
@@ -83,16 +77,45 @@ def _speed(report: Report) -> None:
     )
 
 
-def _pytorch_crf_seconds(nodes: jax.Array, edges: jax.Array) -> float | None:
-    """Time of pytorch-crf's log-likelihood and its gradient, in which the marginals sit.
-
-    It offers no log Z by itself; the score of a path that comes with it costs next to nothing.
-    """
-    try:  # by name: the extra is for this one figure, and no type checker should ask for it
+def _against_pytorch_crf(
+    report: Report, nodes: jax.Array, edges: jax.Array, one_core: float
+) -> None:
+    """Both on all cores, both on one; and how far any composition of vendor kernels could go."""
+    metric = "log Z and marginals: pytorch-crf / jaxseq"
+    try:  # by name: the extra is for these figures, and no type checker should ask for it
         torch = importlib.import_module("torch")
         CRF = importlib.import_module("torchcrf").CRF
     except ImportError:
-        return None
+        report.figure(metric, None, at_least=50, **SHAPE, needs="the extra jaxseq[bench]")
+        return
+    cores = os.cpu_count() or 1
+    parts = [jaxseq.PaddedBatch(part, edges) for part in jnp.array_split(nodes, cores)]
+    ours = best_seconds(
+        {"all": lambda: jaxseq.map_on_cores(jaxseq.batch_marginals, parts)}, rounds=10
+    )["all"]
+    gradient = _pytorch_crf_gradient(torch, CRF, nodes, edges)
+    theirs = {}
+    for threads in {cores, 1}:
+        torch.set_num_threads(threads)
+        theirs[threads] = best_seconds({"pytorch-crf": gradient}, rounds=4)["pytorch-crf"]
+    torch.set_num_threads(cores)
+    report.figure(metric, theirs[cores] / ours, at_least=50, **SHAPE, threads=cores)
+    report.figure(f"{metric}, each on one core", theirs[1] / one_core, **SHAPE, threads=1)
+    report.figure(
+        "pytorch-crf / its exponentials, matrix products and copies alone, by the vendor's kernels",
+        theirs[cores] / _vendor_floor(torch, nodes, edges),
+        **SHAPE,
+        threads=cores,
+    )
+
+
+def _pytorch_crf_gradient(
+    torch: Any, CRF: Any, nodes: jax.Array, edges: jax.Array
+) -> Callable[[], None]:
+    """pytorch-crf's log-likelihood and its gradient, in which the marginals sit.
+
+    It offers no log Z by itself; the score of a path that comes with it costs next to nothing.
+    """
     emissions = torch.tensor(np.asarray(nodes), requires_grad=True)
     tags = torch.zeros(emissions.shape[:2], dtype=torch.long)
     model = CRF(LABELS, batch_first=True)
@@ -104,7 +127,30 @@ def _pytorch_crf_seconds(nodes: jax.Array, edges: jax.Array) -> float | None:
         emissions.grad = None
         model(emissions, tags, reduction="sum").backward()
 
-    return best_seconds({"pytorch-crf": gradient}, rounds=2, warm_up=0)["pytorch-crf"]
+    return gradient
+
+
+def _vendor_floor(torch: Any, nodes: jax.Array, edges: jax.Array) -> float:
+    """Seconds for what forward–backward cannot do without, each part at its quickest.
+
+    One exponential a score, a product with the transition factors forward and one backward, one
+    product for the transition counts, reading the scores and writing the marginals; for all
+    positions at once, as if no position had to wait for the one before it.
+    """
+    scores = torch.tensor(np.asarray(nodes)).reshape(-1, LABELS)
+    by_label = scores.T.contiguous()
+    factors, out = torch.tensor(np.asarray(edges)), torch.empty_like(scores)
+    out_by_label, counts = torch.empty_like(by_label), torch.empty_like(factors)
+    seconds = best_seconds(
+        {
+            "exp": lambda: torch.exp(scores, out=out),
+            "product": lambda: torch.mm(factors, by_label, out=out_by_label),
+            "counts": lambda: torch.mm(by_label, scores, out=counts),
+            "copy": lambda: out.copy_(scores),
+        },
+        rounds=10,
+    )
+    return seconds["exp"] + 2 * seconds["product"] + seconds["counts"] + 2 * seconds["copy"]
 
 
 # ------------------------------------------------------------------------------------ memory

@@ -1,5 +1,6 @@
 """Exact inference on many sequences at once: padded or packed, without [batch, n, s, s] arrays."""
 
+from jaxseq.batch._cores import map_on_cores as map_on_cores
 from jaxseq.batch._functions import BatchCovariance as BatchCovariance
 from jaxseq.batch._functions import BatchEntropyGradient as BatchEntropyGradient
 from jaxseq.batch._functions import BatchMarginals as BatchMarginals

@@ -153,32 +153,30 @@ def marginals(block: Block, edges: Array) -> tuple[BlockMarginals, Bool[Array, "
 
     def back(carry, inputs):
         # `after` is e ⊙ β of the next slot and `link` whether there is one in this sequence.
-        after, counts, link, lowest, lowest_total = carry
-        alpha, factor, linked_before, weight, alive = inputs
+        after, counts, link, lowest = carry
+        alpha, factor, linked_before, weight = inputs
         raw = jnp.where(link, matmul(factors.edges, after), 1)
         total = (alpha * raw).sum(0)
         share = alpha * inverse(total)
         counts = counts + matmul(share * (weight * link), after.T)
         after = raw * inverse(raw.max(0)) * factor
-        # One look at both messages: α, less what it was divided by, stands for its raw form.
-        lowest = lowest_of(lowest, jnp.minimum(alpha, raw), factor > 0)
-        lowest_total = lowest_of(lowest_total, total, alive)
-        return (after, counts, linked_before, lowest, lowest_total), share * raw
+        # One look at both messages and their product, for every look is a pass of its own: α,
+        # less what it was divided by, stands for its raw form.
+        lowest = lowest_of(lowest, jnp.minimum(jnp.minimum(alpha, raw), total), factor > 0)
+        return (after, counts, linked_before, lowest), share * raw
 
     start = jnp.zeros_like(factors.nodes[0])
     ones, no_link = jnp.ones_like(start), jnp.zeros_like(factors.linked[0])
-    carry = (start, jnp.zeros_like(edges), no_link, ones, ones[0])
-    alive = ahead.totals > 0
-    inputs = (ahead.alphas, factors.nodes, factors.linked, block.weights.T, alive)
-    (_, counts, _, lowest, lowest_total), nodes = lax.scan(back, carry, inputs, reverse=True)
+    carry = (start, jnp.zeros_like(edges), no_link, ones)
+    inputs = (ahead.alphas, factors.nodes, factors.linked, block.weights.T)
+    (_, counts, _, lowest), nodes = lax.scan(back, carry, inputs, reverse=True)
 
     result = BlockMarginals(
         increments_of(ahead.totals, factors, block),
         nodes.transpose(2, 0, 1),
         counts * factors.edges,
     )
-    certified = certify_at_once(lowest, jnp.where(block.valid.T, ahead.totals, 1))
-    return result, certified & certify(lowest_total)
+    return result, certify_at_once(lowest, jnp.where(block.valid.T, ahead.totals, 1))
 
 
 class Back(NamedTuple):

@@ -1,0 +1,72 @@
+"""Unfinished searches on disk, to go on from later exactly where they stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+FORMAT = "jaxseq checkpoint 1"
+
+Tree = TypeVar("Tree")
+
+
+def save_checkpoint(path: str | os.PathLike[str], tree: Any, about: str, extra: Any = None) -> None:
+    """Write the arrays of a pytree, with what they belong to, at once or not at all.
+
+    Args:
+        path: the file.
+        tree: a pytree of arrays.
+        about: says which search this is; `load_checkpoint` wants the same.
+        extra: anything JSON can hold.
+    """
+    from safetensors.numpy import save_file
+
+    path = Path(path)
+    leaves = {f"{i:03d}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
+    metadata = {"format": FORMAT, "about": about, "extra": json.dumps(extra)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    save_file(leaves, temporary, metadata)
+    os.replace(temporary, path)
+
+
+def load_checkpoint(path: str | os.PathLike[str], like: Tree, about: str) -> tuple[Tree, Any]:
+    """The pytree and the extra of `save_checkpoint`; ValueError if the file is another's.
+
+    Args:
+        path: the file.
+        like: a pytree of the same structure, shapes and dtypes.
+        about: as when saved.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        extra = json.loads(metadata.get("extra", "null"))
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path}: expected a checkpoint of jaxseq, got {error}") from error
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"{path}: expected {FORMAT!r}, got {metadata.get('format')!r}")
+    if metadata.get("about") != about:
+        raise ValueError(
+            f"{path}: expected a checkpoint of this very search (same data and settings), got one "
+            "of another; delete it or name another file"
+        )
+    leaves, structure = jax.tree.flatten(like)
+    found = [arrays.get(f"{i:03d}") for i in range(len(leaves))]
+    for index, (new, old) in enumerate(zip(found, leaves)):
+        if new is None or new.shape != np.shape(old):
+            got = "nothing" if new is None else list(new.shape)
+            raise ValueError(
+                f"{path}: array {index}: expected shape {list(np.shape(old))}, got {got}"
+            )
+    restored = [jnp.asarray(new, np.asarray(old).dtype) for new, old in zip(found, leaves)]
+    return jax.tree.unflatten(structure, restored), extra

@@ -1,0 +1,225 @@
+"""L-BFGS on objectives that are evaluated outside of one compiled program."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array
+
+from jaxseq.learn import _orthant
+from jaxseq.learn._line_search import Trial, zoom
+
+Tree = TypeVar("Tree")
+
+
+class Outcome(enum.Enum):
+    """Why a search ended, in words."""
+
+    CONVERGED_VALUE = "converged: the value hardly improves any more"
+    CONVERGED_GRADIENT = "converged: the gradient is close to zero"
+    MAX_ITERATIONS = "stopped: the number of iterations asked for is reached"
+    PRECISION = "stopped: no step improves the value within the precision of its arithmetic"
+    INTERRUPTED = "interrupted: the best point so far is kept"
+
+
+class State(NamedTuple):
+    """Everything that a search needs to go on: parameters, value and gradient there (without the
+    l1 term), curvature memory, iterations done and the last values."""
+
+    parameters: Any
+    value: float
+    gradient: Any
+    memory: optax.ScaleByLBFGSState
+    iteration: int
+    values: tuple[float, ...]
+    evaluations: int
+
+
+class Settings(NamedTuple):
+    """When to stop: after `max_iterations`; or when the value has improved by less than
+    `tolerance` of itself over `period` iterations; or when the gradient's norm is less than
+    `gradient_tolerance` times that of the parameters (or 1). `memory_size` pairs of steps are
+    remembered."""
+
+    max_iterations: int = 1000
+    tolerance: float = 1e-5
+    period: int = 10
+    gradient_tolerance: float = 1e-5
+    memory_size: int = 6
+    l1: float = 0.0
+
+
+@partial(jax.jit, donate_argnums=0)
+def _take_in(pairs, rest, gradient, parameters):
+    """Quasi-Newton direction, its slope, and the memory with the last step taken in.
+
+    The remembered pairs are most of the memory, and are updated in place.
+    """
+    memory = rest._replace(diff_params_memory=pairs[0], diff_updates_memory=pairs[1])
+    size = memory.weights_memory.shape[0]
+    scaled, memory = optax.scale_by_lbfgs(size).update(gradient, memory, parameters)
+    direction = jax.tree.map(jnp.negative, scaled)
+    return direction, optax.tree.vdot(direction, gradient), memory
+
+
+def _direction(gradient, memory, parameters):
+    pairs = (memory.diff_params_memory, memory.diff_updates_memory)
+    rest = memory._replace(diff_params_memory=None, diff_updates_memory=None)
+    direction, slope, memory = _take_in(pairs, rest, gradient, parameters)
+    return direction, memory, float(slope)
+
+
+@jax.jit
+def _move(parameters, direction, step):
+    return jax.tree.map(lambda p, d: p + step * d, parameters, direction)
+
+
+@jax.jit
+def _dot(a, b) -> Array:
+    return jnp.asarray(optax.tree.vdot(a, b))
+
+
+@jax.jit
+def _norms(gradient, parameters) -> tuple[Array, Array]:
+    return optax.tree.norm(gradient), optax.tree.norm(parameters)
+
+
+def begin(objective: Callable, parameters, settings: Settings) -> State:
+    """The state before the first iteration."""
+    value, gradient = objective(parameters)
+    memory = _empty_memory(parameters, settings)
+    total = float(value) + settings.l1 * float(_orthant.l1_norm(parameters))
+    return State(parameters, float(value), gradient, memory, 0, (total,), 1)
+
+
+def iterate(objective: Callable, state: State, settings: Settings) -> State | None:
+    """One iteration; None when no step improves the value."""
+    if settings.l1 > 0:
+        return _iterate_orthantwise(objective, state, settings)
+    direction, memory, slope = _direction(state.gradient, state.memory, state.parameters)
+    if not slope < 0:
+        return None
+    evaluations = 0
+
+    def along(step: float) -> Trial:
+        nonlocal evaluations
+        evaluations += 1
+        moved = _move(state.parameters, direction, step)
+        value, gradient = objective(moved)
+        return Trial(step, float(value), float(_dot(gradient, direction)), (moved, gradient))
+
+    found = zoom(along, state.value, slope)
+    if found is None:
+        return None
+    parameters, gradient = found.payload
+    return State(
+        parameters,
+        found.value,
+        gradient,
+        memory,
+        state.iteration + 1,
+        (*state.values, found.value)[-settings.period - 1 :],
+        state.evaluations + evaluations,
+    )
+
+
+def _iterate_orthantwise(objective: Callable, state: State, settings: Settings) -> State | None:
+    """The same with an l1 term (Andrew & Gao 2007)."""
+    _, memory, _ = _direction(state.gradient, state.memory, state.parameters)
+    pseudo = _orthant.pseudo_gradient(state.parameters, state.gradient, settings.l1)
+    direction = _orthant.direction(memory, pseudo)
+    before = state.values[-1]
+    step = 1.0
+    for trial in range(30):
+        moved, slope = _orthant.move(state.parameters, direction, pseudo, step)
+        value, gradient = objective(moved)
+        total = float(value) + settings.l1 * float(_orthant.l1_norm(moved))
+        if total <= before + 1e-4 * float(slope) and total < before:
+            return State(
+                moved,
+                float(value),
+                gradient,
+                memory,
+                state.iteration + 1,
+                (*state.values, total)[-settings.period - 1 :],
+                state.evaluations + trial + 1,
+            )
+        step /= 2
+    return None
+
+
+def why_stop(state: State, settings: Settings) -> Outcome | None:
+    """Whether the search is over."""
+    if state.iteration >= settings.max_iterations:
+        return Outcome.MAX_ITERATIONS
+    gradient = state.gradient
+    if settings.l1 > 0:
+        gradient = _orthant.pseudo_gradient(state.parameters, gradient, settings.l1)
+    norm, size = (float(x) for x in _norms(gradient, state.parameters))
+    if norm <= settings.gradient_tolerance * max(1.0, size):
+        return Outcome.CONVERGED_GRADIENT
+    if len(state.values) > settings.period:
+        before, now = state.values[-settings.period - 1], state.values[-1]
+        if before - now <= settings.tolerance * abs(now):
+            return Outcome.CONVERGED_VALUE
+    return None
+
+
+def minimise(
+    objective: Callable[[Tree], tuple[Array, Tree]],
+    start: Tree | State,
+    settings: Settings = Settings(),  # noqa: B008 - an immutable tuple
+    watch: Callable[[State], None] = lambda state: None,
+) -> tuple[State, Outcome]:
+    """Search for the minimum of ``objective(p)[0] + l1 · ‖p‖₁``.
+
+    `optax.scale_by_lbfgs` gives the directions, `zoom` (or backtracking in the orthant, with l1)
+    the steps.
+
+    Args:
+        objective: value and gradient at a point, a pytree of arrays.
+        start: a point, or the `State` of an earlier search to go on from, exactly as if it had
+            not been interrupted.
+        settings: when to stop.
+        watch: called with the state after every iteration. A `KeyboardInterrupt`, there or
+            anywhere else, ends the search with the last completed iteration.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> objective = jax.value_and_grad(lambda p: ((p - 2) ** 2).sum())
+        >>> state, outcome = minimise(objective, jnp.zeros(3))
+        >>> state.parameters.round(3).tolist()
+        [2.0, 2.0, 2.0]
+    """
+    state = start if isinstance(start, State) else begin(objective, start, settings)
+    retried = False
+    try:
+        while (outcome := why_stop(state, settings)) is None:
+            following = iterate(objective, state, settings)
+            if following is None:
+                if retried:
+                    return _with_fresh_memory(state, settings), Outcome.PRECISION
+                # The memory may be what misleads: once more from the gradient alone.
+                state, retried = _with_fresh_memory(state, settings), True
+                continue
+            state, retried = following, False
+            watch(state)
+    except KeyboardInterrupt:
+        return _with_fresh_memory(state, settings), Outcome.INTERRUPTED
+    return state, outcome
+
+
+def _with_fresh_memory(state: State, settings: Settings) -> State:
+    return state._replace(memory=_empty_memory(state.parameters, settings))
+
+
+def _empty_memory(parameters, settings: Settings) -> optax.ScaleByLBFGSState:
+    memory: Any = optax.scale_by_lbfgs(settings.memory_size).init(parameters)
+    # optax hands out one array of zeros twice; each must be its own to be updated in place.
+    return memory._replace(diff_updates_memory=jax.tree.map(jnp.copy, memory.diff_updates_memory))

@@ -1,0 +1,238 @@
+r"""The negative log-likelihood of a corpus and its gradient.
+
+.. math::
+    L = \sum_q w_q \big(\log Z(x_q) - \log Z(x_q; y_q)\big),
+
+where :math:`Z(x; y)` sums over the labellings that agree with what is known of y: one path when
+all labels are known, several with partial labels (Tsuboi et al. 2008). The gradient by node
+scores is the difference of two sets of marginals, spread over the attributes of each token.
+
+Three programs, not one: gather (scores from weights), lattice (marginals from scores), scatter
+(gradient from marginals). In a single program XLA would fuse the gathers into every use of the
+scores, and take more than twice as long.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from jaxseq.batch import _core as lattices
+from jaxseq.batch import map_on_cores
+from jaxseq.chain._engines import log_forward_backward
+from jaxseq.learn._corpus import Shard
+from jaxseq.learn._parameters import Legal, Parameters, Spread, mask_forbidden
+from jaxseq.models import _linear
+from jaxseq.models._crf import sum_edge_weights
+
+
+class Scores(NamedTuple):
+    """Of one shard: nodes [r, w, s] with start and stop in; edges [s, s] or by position."""
+
+    nodes: Float[Array, "r w s"]
+    edges: Float[Array, "..."]
+
+
+@partial(jax.jit, static_argnames="labels")
+def node_scores(
+    table: Float[Array, "a1 p"],
+    start: Float[Array, " s"],
+    stop: Float[Array, " s"],
+    shard: Shard,
+    labels: int,
+) -> Float[Array, "r w s"]:
+    """Scores of every slot, those of starting and stopping included."""
+    rows, width = shard.segments.shape
+    scores = _linear.sum_weights(table, shard.ids, shard.values)[:, :labels]
+    scores = scores.reshape(rows, width, labels)
+    scores = scores + jnp.where(shard.first[..., None], start, 0)
+    return scores + jnp.where(shard.last[..., None], stop, 0)
+
+
+class ScoreGradient(NamedTuple):
+    """Loss of a shard and its gradient by scores; nodes [slots, padded labels]."""
+
+    loss: Float[Array, ""]
+    nodes: Float[Array, "slots p"]
+    transitions: Float[Array, "s s"]
+    start: Float[Array, " s"]
+    stop: Float[Array, " s"]
+    edge_weights: Float[Array, "b s s"] | None
+
+
+def _linked(shard: Shard) -> Array:
+    """Whether a slot continues the sentence of the slot before it; False in column 0."""
+    return (shard.segments >= 0) & ~shard.first
+
+
+def _gold_score(nodes: Array, pair_scores: Array, shard: Shard) -> Array:
+    """Weighted score of the known paths, slot by slot [r, w]."""
+    label = jnp.maximum(shard.gold, 0)
+    score = jnp.take_along_axis(nodes, label[..., None], 2)[..., 0]
+    score = jnp.where(shard.segments >= 0, score, 0)
+    before = jnp.roll(label, 1, 1)
+    if pair_scores.ndim == 2:
+        pairs = pair_scores[before, label]
+    else:  # [r, w - 1, s, s]; that of the pair (t - 1, t) at t - 1
+        chosen = jnp.take_along_axis(pair_scores, before[:, 1:, None, None], 2)[:, :, 0]
+        chosen = jnp.take_along_axis(chosen, label[:, 1:, None], 2)[..., 0]
+        pairs = jnp.pad(chosen, ((0, 0), (1, 0)))
+    return score + jnp.where(_linked(shard), pairs, 0)
+
+
+def _gold_pairs(shard: Shard, labels: int) -> Array:
+    """Weighted counts [s, s] of the known transitions."""
+    label = jnp.maximum(shard.gold, 0)
+    amount = jnp.where(_linked(shard), shard.weights, 0)
+    flat = jnp.roll(label, 1, 1) * labels + label
+    return jnp.zeros(labels * labels).at[flat].add(amount).reshape(labels, labels)
+
+
+@jax.jit
+def score_gradient(nodes: Float[Array, "r w s"], edges: Array, shard: Shard) -> ScoreGradient:
+    """The lattice: loss and gradient from scores, with transitions shared by all positions."""
+    s = edges.shape[0]
+    num, segments, weights = shard.num_sequences, shard.segments, shard.weights
+    log_z, expected, pairs = lattices.marginals(nodes, edges, segments, weights, num, "auto")
+    if shard.allowed is None:
+        known = jax.nn.one_hot(shard.gold, s, dtype=nodes.dtype)  # zeros for −1
+        score = lattices.per_sequence(_gold_score(nodes, edges, shard), segments, num)
+        known_pairs = _gold_pairs(shard, s)
+    else:
+        narrowed = jnp.where(shard.allowed, nodes, -jnp.inf)
+        score, known, known_pairs = lattices.marginals(
+            narrowed, edges, segments, weights, num, "auto"
+        )
+    by_sequence = _weight_of_sequences(shard)
+    loss = (by_sequence * (log_z - score)).sum()
+    by_node = weights[..., None] * (expected - known)
+    return _by_scores(loss, by_node, pairs - known_pairs, shard, None)
+
+
+def _weight_of_sequences(shard: Shard) -> Array:
+    starts = jnp.where(shard.first, shard.weights, 0)
+    return lattices.per_sequence(starts, shard.segments, shard.num_sequences)
+
+
+def _by_scores(loss, by_node, by_pair, shard: Shard, by_edge_weight) -> ScoreGradient:
+    s = by_node.shape[-1]
+    start = jnp.where(shard.first[..., None], by_node, 0).sum((0, 1))
+    stop = jnp.where(shard.last[..., None], by_node, 0).sum((0, 1))
+    flat = jnp.pad(by_node.reshape(-1, s), ((0, 0), (0, _linear.padded_labels(s) - s)))
+    return ScoreGradient(loss, flat, by_pair, start, stop, by_edge_weight)
+
+
+@jax.jit
+def score_gradient_with_pairs(
+    nodes: Float[Array, "r w s"],
+    edges: Array,
+    edge_weights: Float[Array, "b s s"],
+    shard: Shard,
+) -> ScoreGradient:
+    """As `score_gradient`, for models whose transitions depend on the tokens.
+
+    Row by row: the [w, s, s] scores of a row are formed and dropped again.
+    """
+    valid, linked = shard.segments >= 0, _linked(shard)[:, 1:]
+    assert shard.edge_ids is not None
+    ids = shard.edge_ids.reshape(*shard.segments.shape, -1)[:, 1:]
+
+    def one_row(carry, row):
+        loss, by_pair, by_weight = carry
+        row_nodes, row_ids, row_linked, row_valid, allowed, row_shard = row
+        pair_scores = edges + sum_edge_weights(edge_weights, row_ids)
+
+        def lattice(scores):
+            return log_forward_backward(scores, pair_scores, row_linked, row_valid)
+
+        increments, expected, pairs = lattice(row_nodes)
+        if allowed is None:
+            one = jax.tree.map(lambda a: a[None], row_shard)
+            score = _gold_score(row_nodes[None], pair_scores[None], one)[0]
+            known = jax.nn.one_hot(row_shard.gold, nodes.shape[2], dtype=nodes.dtype)
+            known_pairs = known[:-1, :, None] * known[1:, None, :]
+            known_pairs = jnp.where(row_linked[:, None, None], known_pairs, 0)
+        else:
+            score, known, known_pairs = lattice(jnp.where(allowed, row_nodes, -jnp.inf))
+        difference = jnp.where(row_valid, increments - score, 0)
+        loss = loss + (row_shard.weights * difference).sum()
+        change = row_shard.weights[1:, None, None] * (pairs - known_pairs)
+        present = (row_ids >= 0) & (row_ids < edge_weights.shape[0])
+        where = jnp.where(present, row_ids, edge_weights.shape[0])  # out of bounds: dropped
+        for column in where.T:
+            by_weight = by_weight.at[column].add(change, mode="drop")
+        by_node = row_shard.weights[:, None] * (expected - known)
+        return (loss, by_pair + change.sum(0), by_weight), by_node
+
+    per_row = Shard(  # what `_gold_score` looks at
+        ids=shard.gold, values=None, edge_ids=None, segments=shard.segments, gold=shard.gold,
+        allowed=None, weights=shard.weights, first=shard.first, last=shard.last,
+        num_sequences=shard.num_sequences,
+    )  # fmt: skip
+    start = (jnp.zeros((), nodes.dtype), jnp.zeros_like(edges), jnp.zeros_like(edge_weights))
+    rows = (nodes, ids, linked, valid, shard.allowed, per_row)
+    (loss, by_pair, by_weight), by_node = lax.scan(one_row, start, rows)
+    return _by_scores(loss, by_node, by_pair, shard, by_weight)
+
+
+@jax.jit
+def weight_gradient(by_token: Float[Array, "slots p"], shard: Shard, spread: Spread) -> Array:
+    """The scatter: gradient by the learnt weights."""
+    table = _linear.spread_gradient(by_token, shard.ids, shard.values, spread.attributes)
+    return spread.from_table(table)
+
+
+@jax.jit
+def _tables(parameters: Parameters, spread: Spread, legal: Legal | None):
+    return spread.to_table(parameters.weights), mask_forbidden(parameters, legal)
+
+
+@jax.jit
+def _finish(parts: list[tuple[Array, Parameters]], parameters: Parameters, spread: Spread, l2):
+    """Sum over shards, and the penalty l2 · ‖parameters‖² / 2 with its gradient."""
+    loss = sum(part[0] for part in parts)
+    gradient = jax.tree.map(lambda *arrays: sum(arrays), *(part[1] for part in parts))
+    squares = sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(parameters))
+    gradient = jax.tree.map(lambda g, p: g + l2 * p, gradient, parameters)
+    transitions = spread.keep_learnt(gradient.transitions)
+    return loss + l2 / 2 * squares, gradient._replace(transitions=transitions)
+
+
+class Objective:
+    """Penalised negative log-likelihood on shards, each on a core of its own.
+
+    Calling it with `Parameters` gives the value and the gradient, of the same structure.
+
+    Args:
+        shards: of `make_shards`, equal in shape so that each program is compiled once.
+        spread: how the learnt weights make the table.
+        l2: the penalty is l2 / 2 times the sum of squares of all parameters.
+        legal: transitions that may be used, or None for all.
+    """
+
+    def __init__(self, shards: list[Shard], spread: Spread, l2: float, legal: Legal | None = None):
+        self.shards, self.spread, self.l2, self.legal = shards, spread, l2, legal
+
+    def __call__(self, parameters: Parameters) -> tuple[Array, Parameters]:
+        table, (edges, start, stop) = _tables(parameters, self.spread, self.legal)
+
+        def on_shard(shard: Shard) -> tuple[Array, Parameters]:
+            nodes = node_scores(table, start, stop, shard, self.spread.labels)
+            if parameters.edge_weights is None or shard.edge_ids is None:
+                found = score_gradient(nodes, edges, shard)
+            else:
+                found = score_gradient_with_pairs(nodes, edges, parameters.edge_weights, shard)
+            weights = weight_gradient(found.nodes, shard, self.spread)
+            by_weight = found.edge_weights
+            if by_weight is None and parameters.edge_weights is not None:
+                by_weight = jnp.zeros_like(parameters.edge_weights)
+            gradient = Parameters(weights, found.transitions, found.start, found.stop, by_weight)
+            return found.loss, gradient
+
+        parts = map_on_cores(on_shard, self.shards)
+        return _finish(parts, parameters, self.spread, self.l2)

@@ -1,0 +1,159 @@
+"""The linear-chain conditional random field on sparse attributes."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from jaxseq.chain._chain import Chain
+from jaxseq.models import _linear
+
+
+class CRF(eqx.Module):
+    r"""A linear-chain conditional random field.
+
+    .. math::
+        p(y \mid x) \propto \exp\Big(\text{start}[y_1] + \sum_t \sum_k v_{tk} W[a_{tk}, y_t]
+        + \sum_{t>1} \big(T[y_{t-1}, y_t] + \sum_k U[b_{tk}, y_{t-1}, y_t]\big)
+        + \text{stop}[y_n]\Big)
+
+    for the attributes :math:`a_{tk}` of token t with values :math:`v_{tk}` and the attributes
+    :math:`b_{tk}` of the pair (t−1, t). Forbidden transitions, starts and stops are −inf.
+
+    Args:
+        weights: W [attributes, labels].
+        transitions: T [labels, labels], from row to column.
+        start, stop: [labels]; 0 by default.
+        edge_weights: U [edge attributes, labels, labels], or None for a model without them.
+
+    Inside, the label axis of W is padded for speed; `weights` never shows the padding.
+
+    Example:
+        >>> import jax.numpy as jnp, jaxseq
+        >>> crf = jaxseq.CRF(jnp.array([[1.0, 0.0], [0.0, 2.0]]), jnp.zeros((2, 2)))
+        >>> crf.chain(jnp.array([[0, -1], [0, 1]])).nodes.tolist()
+        [[1.0, 0.0], [1.0, 2.0]]
+        >>> jaxseq.viterbi(crf.chain(jnp.array([[0, -1], [0, 1]])))[0].tolist()
+        [0, 1]
+
+    References:
+        Lafferty, McCallum & Pereira 2001.
+    """
+
+    table: Float[Array, "a1 p"]
+    transitions: Float[Array, "s s"]
+    start: Float[Array, " s"]
+    stop: Float[Array, " s"]
+    edge_weights: Float[Array, "b s s"] | None
+
+    def __init__(
+        self,
+        weights: ArrayLike,
+        transitions: ArrayLike,
+        start: ArrayLike | None = None,
+        stop: ArrayLike | None = None,
+        edge_weights: ArrayLike | None = None,
+    ):
+        weights, transitions = jnp.asarray(weights), jnp.asarray(transitions)
+        if weights.ndim != 2 or not jnp.issubdtype(weights.dtype, jnp.floating):
+            raise ValueError(
+                f"weights: expected floats of shape [attributes, labels], got dtype "
+                f"{weights.dtype.name} of shape {list(weights.shape)}"
+            )
+        attributes, s = weights.shape
+        shapes = {"transitions": (s, s), "start": (s,), "stop": (s,)}
+        given = {"transitions": transitions, "start": start, "stop": stop}
+        for name, shape in shapes.items():
+            array = jnp.zeros(shape) if given[name] is None else jnp.asarray(given[name])
+            if array.shape != shape:
+                raise ValueError(
+                    f"{name}: expected shape {list(shape)} to go with weights of shape "
+                    f"{list(weights.shape)}, got {list(array.shape)}"
+                )
+            setattr(self, name, array.astype(weights.dtype))
+        if edge_weights is not None:
+            edge_weights = jnp.asarray(edge_weights, weights.dtype)
+            if edge_weights.ndim != 3 or edge_weights.shape[1:] != (s, s):
+                raise ValueError(
+                    f"edge_weights: expected shape [edge attributes, {s}, {s}], "
+                    f"got {list(edge_weights.shape)}"
+                )
+        self.edge_weights = edge_weights
+        table = _linear.empty_table(attributes, s, weights.dtype)
+        self.table = table.at[:attributes, :s].set(weights)
+
+    @property
+    def num_labels(self) -> int:
+        """s."""
+        return self.transitions.shape[0]
+
+    @property
+    def num_attributes(self) -> int:
+        """How many attributes have weights."""
+        return self.table.shape[0] - 1
+
+    @property
+    def weights(self) -> Float[Array, "a s"]:
+        """W [attributes, labels]."""
+        return self.table[:-1, : self.num_labels]
+
+    def scores(self, ids: ArrayLike, values: ArrayLike | None = None) -> Float[Array, "n s"]:
+        """Node scores of n tokens from their attributes, without start and stop.
+
+        Args:
+            ids: integers [n, k]; −1 is no attribute. Others must be below `num_attributes`.
+            values: [n, k], by default 1 everywhere.
+        """
+        ids = jnp.asarray(ids)
+        if ids.ndim != 2 or not jnp.issubdtype(ids.dtype, jnp.integer):
+            raise ValueError(
+                f"ids: expected integers of shape [tokens, attributes of a token], got dtype "
+                f"{ids.dtype.name} of shape {list(ids.shape)}"
+            )
+        if values is not None:
+            values = jnp.asarray(values, self.table.dtype)
+            if values.shape != ids.shape:
+                raise ValueError(
+                    f"values: expected the shape of ids {list(ids.shape)}, got {list(values.shape)}"
+                )
+        ids = _linear.point_absent_at_zeros(ids, self.num_attributes)
+        ids = jnp.minimum(ids, self.num_attributes)
+        return _linear.sum_weights(self.table, ids, values)[:, : self.num_labels]
+
+    def chain(
+        self,
+        ids: ArrayLike,
+        values: ArrayLike | None = None,
+        length: ArrayLike | None = None,
+        edge_ids: ArrayLike | None = None,
+    ) -> Chain:
+        """The `jaxseq.Chain` of one sentence: give it to `viterbi`, `marginals`, `entropy`, ….
+
+        Args:
+            ids, values: as in `scores`.
+            length: tokens in the sentence, if fewer than n; may be traced.
+            edge_ids: integers [n, m], the attributes of the pair (t−1, t) at row t; row 0 is not
+                looked at.
+
+        Cost: O(n k s).
+        """
+        nodes = self.scores(ids, values)
+        n = nodes.shape[0]
+        last = n - 1 if length is None else jnp.asarray(length) - 1
+        nodes = nodes.at[0].add(self.start)
+        nodes = nodes + jnp.where((jnp.arange(n) == last)[:, None], self.stop, 0)
+        edges = self.transitions
+        if self.edge_weights is not None and edge_ids is not None:
+            edges = edges + sum_edge_weights(self.edge_weights, jnp.asarray(edge_ids)[1:])
+        return Chain(nodes, edges, length)
+
+
+def sum_edge_weights(
+    edge_weights: Float[Array, "b s s"], edge_ids: ArrayLike
+) -> Float[Array, "m s s"]:
+    """Scores of pairs of labels from the attributes of m pairs of tokens; −1 is no attribute."""
+    ids = jnp.asarray(edge_ids)
+    known = (ids >= 0) & (ids < edge_weights.shape[0])
+    found = edge_weights[jnp.where(known, ids, 0)]
+    return jnp.where(known[..., None, None], found, 0).sum(1)

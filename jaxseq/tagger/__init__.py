@@ -1,0 +1,4 @@
+"""The tagger: an estimator on top of features, models and learning."""
+
+from jaxseq.tagger._store import load as load
+from jaxseq.tagger._tagger import CRFTagger as CRFTagger

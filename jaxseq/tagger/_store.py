@@ -1,0 +1,215 @@
+"""Models on disk: a folder with a safetensors file and a JSON file. Nothing in it is executed.
+
+``model.json`` names the format and its version, the labels, the settings, the description of the
+features and the SHA-256 of ``model.safetensors``, and ends with a checksum of itself; so that a
+file that is cut off, edited or another's is noticed before anything is built from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxseq.models._crf import CRF
+from jaxseq.text import Templates, extractor_from_state
+
+if TYPE_CHECKING:
+    from jaxseq.tagger._tagger import CRFTagger
+
+FORMAT, VERSION = "jaxseq tagger", 1
+ABOUT, ARRAYS = "model.json", "model.safetensors"
+SPARSE = 0.25
+"""Weights of which fewer than this part are not zero are stored as places and values."""
+
+
+def save(tagger: CRFTagger, path: str | os.PathLike[str]) -> None:
+    """Write a trained tagger; see `CRFTagger.save`."""
+    from safetensors.numpy import save as to_bytes
+
+    path = Path(path)
+    if path.exists() and not (
+        path.is_dir() and (not any(path.iterdir()) or (path / ABOUT).exists())
+    ):
+        raise ValueError(f"{path}: expected no file, an empty folder or an older model there")
+    model, (features, arrays) = tagger.model_, tagger.extractor_.state()
+    arrays = {f"features.{name}": np.ascontiguousarray(array) for name, array in arrays.items()}
+    arrays |= _pack_weights(np.asarray(model.weights))
+    for name in ("transitions", "start", "stop", "edge_weights"):
+        if getattr(model, name) is not None:
+            arrays[name] = np.asarray(getattr(model, name))
+    data = to_bytes(arrays)
+    about: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "labels": tagger.classes_.tolist(),
+        "attributes": model.num_attributes,
+        "features": features,
+        "settings": _settings(tagger),
+        "training": {
+            "loss": _finite(getattr(tagger, "loss_", None)),
+            "outcome": getattr(tagger, "outcome_", None),
+            "iterations": getattr(tagger, "n_iter_", None),
+            "evaluations": getattr(tagger, "n_evaluations_", None),
+        },
+        "arrays": {"file": ARRAYS, "sha256": hashlib.sha256(data).hexdigest()},
+    }
+    about["checksum"] = _checksum(about)
+    text = json.dumps(about, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    _write_folder(path, {ARRAYS: data, ABOUT: f"{text}\n".encode()})
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None
+
+
+def _checksum(about: dict[str, Any]) -> str:
+    body = {name: value for name, value in about.items() if name != "checksum"}
+    text = json.dumps(body, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _settings(tagger: CRFTagger) -> dict[str, Any]:
+    settings = tagger.get_params(deep=False)
+    for name in ("progress", "checkpoint"):  # of one run on one machine, not of the model
+        settings.pop(name)
+    templates = settings["templates"]
+    if templates is not None:
+        chosen = templates if isinstance(templates, Templates) else Templates(templates)
+        settings["templates"] = chosen.to_json()
+    return {name: getattr(value, "item", lambda v=value: v)() for name, value in settings.items()}
+
+
+def _pack_weights(weights: np.ndarray) -> dict[str, np.ndarray]:
+    places = np.flatnonzero(weights)
+    if len(places) >= SPARSE * weights.size:
+        return {"weights": np.ascontiguousarray(weights)}
+    return {"weight_places": places.astype(np.int64), "weight_values": weights.ravel()[places]}
+
+
+def _write_folder(path: Path, files: dict[str, bytes]) -> None:
+    """All files, under a temporary name until they are complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        for name, data in files.items():
+            (temporary / name).write_bytes(data)
+        temporary.chmod(0o755)
+        if path.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+            os.replace(path, old / "model")
+            os.replace(temporary, path)
+            shutil.rmtree(old)
+        else:
+            os.replace(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+# ------------------------------------------------------------------------------------ loading
+
+
+def load(path: str | os.PathLike[str]) -> CRFTagger:
+    """Read a tagger that `CRFTagger.save` wrote.
+
+    Nothing in the files is executed; a file that is cut off, edited or not of this format gives a
+    ValueError that says so.
+
+    Example:
+        >>> import jaxseq, os, tempfile
+        >>> tagger = jaxseq.CRFTagger(templates=["word[0]"]).fit([["a", "b"]], [["X", "Y"]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     tagger.save(os.path.join(folder, "model"))
+        ...     jaxseq.load(os.path.join(folder, "model")).predict([["b"]])
+        [['Y']]
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as from_bytes
+
+    path = Path(path)
+    about = _read_about(path)
+    data = _read(path / ARRAYS)
+    if hashlib.sha256(data).hexdigest() != about["arrays"]["sha256"]:
+        raise ValueError(
+            f"{path / ARRAYS}: expected the file that {ABOUT} describes, got another: it was cut "
+            "off or changed"
+        )
+    try:
+        arrays = from_bytes(data)
+    except SafetensorError as error:
+        raise ValueError(f"{path / ARRAYS}: expected safetensors, got {error}") from error
+    try:
+        return _build(about, arrays)
+    except (KeyError, TypeError, IndexError) as error:
+        raise ValueError(
+            f"{path}: expected a model of {FORMAT} {VERSION}, got {error!r}"
+        ) from error
+
+
+def _read(path: Path) -> bytes:
+    if not path.is_file():
+        raise ValueError(f"{path}: expected a file of a model there, found none")
+    return path.read_bytes()
+
+
+def _read_about(path: Path) -> dict[str, Any]:
+    where = path / ABOUT
+    try:
+        about = json.loads(_read(where).decode())
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{where}: expected JSON, got {error}") from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        found = about.get("format") if isinstance(about, dict) else type(about).__name__
+        raise ValueError(f"{where}: expected the format {FORMAT!r}, got {found!r}")
+    if about.get("version") != VERSION:
+        raise ValueError(
+            f"{where}: expected version {VERSION}, the one that this jaxseq reads, "
+            f"got {about.get('version')!r}"
+        )
+    if about.get("checksum") != _checksum(about):
+        raise ValueError(f"{where}: expected the text that its checksum is of; it was changed")
+    return about
+
+
+def _build(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> CRFTagger:
+    from jaxseq.tagger._tagger import CRFTagger
+
+    settings = dict(about["settings"])
+    if settings["templates"] is not None:
+        settings["templates"] = Templates.from_json(settings["templates"])
+    tagger = CRFTagger(**settings)
+    prefix = "features."
+    features = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+    extractor = extractor_from_state(about["features"], features)
+    labels = [str(label) for label in about["labels"]]
+    attributes = int(about["attributes"])
+    if extractor.attribute_count != attributes:
+        raise ValueError(f"attributes: expected {attributes}, got {extractor.attribute_count}")
+    weights = _unpack_weights(arrays, (attributes, len(labels)))
+    pairs = arrays.get("edge_weights")
+    model = CRF(weights, arrays["transitions"], arrays["start"], arrays["stop"], pairs)
+    tagger._take(model, labels, extractor)
+    training = about["training"]
+    tagger.loss_, tagger.outcome_ = training["loss"], training["outcome"]
+    tagger.n_iter_, tagger.n_evaluations_ = training["iterations"], training["evaluations"]
+    return tagger
+
+
+def _unpack_weights(arrays: dict[str, np.ndarray], shape: tuple[int, int]) -> np.ndarray:
+    if "weights" in arrays:
+        weights = arrays["weights"]
+        if weights.shape != shape:
+            raise ValueError(f"weights: expected shape {list(shape)}, got {list(weights.shape)}")
+        return weights
+    places, values = arrays["weight_places"], arrays["weight_values"]
+    weights = np.zeros(shape[0] * shape[1], values.dtype)
+    if places.shape != values.shape or ((places < 0) | (places >= len(weights))).any():
+        raise ValueError(f"weight_places: expected places in a table of shape {list(shape)}")
+    weights[places] = values
+    return weights.reshape(shape)

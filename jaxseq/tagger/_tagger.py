@@ -1,0 +1,343 @@
+"""The estimator."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, cast
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from jaxseq.learn._lbfgs import Settings
+from jaxseq.learn._parameters import WeightSet
+from jaxseq.models._crf import CRF
+from jaxseq.tagger import _lattices
+from jaxseq.tagger._fit import Plan, Problem, make_spread, search
+from jaxseq.tagger._labels import (
+    Label,
+    check_labels,
+    check_paths_legal,
+    encode_labels,
+    find_classes,
+    legal_by_scheme,
+)
+from jaxseq.tagger._warm_start import carry_over
+from jaxseq.text import DictExtractor, FeatureExtractor, TemplateExtractor, Templates, TokenFeatures
+
+
+class CRFTagger(ClassifierMixin, BaseEstimator):
+    r"""A linear-chain conditional random field for tagging, with scikit-learn's interface.
+
+    Minimises the negative log-likelihood of the labels plus
+    :math:`\mathtt{l1} \|w\|_1 + \mathtt{l2} \|w\|^2 / 2`. (CRFsuite's c2 is half of this l2.)
+
+    Args:
+        templates: how sentences become attributes: a `jaxseq.text.Templates`, a list of template
+            strings, or None when sentences come with their attributes (see `fit`).
+        l1, l2: strength of the penalties.
+        max_iterations: of L-BFGS, at most.
+        seed: of the order of mini-batches. L-BFGS draws no random numbers.
+        weights: which pairs of attribute and label have a weight: ``"observed"``, those that occur
+            together in the training data (as in CRFsuite: fast, small); ``"dense"``, all of them;
+            ``"tied"``, all, with labels of one type (``B-NP``, ``I-NP``) sharing theirs.
+        cutoff: attributes that occur fewer times are ignored.
+        scheme: ``"IOB2"``, ``"IOBES"``, …: forbid label sequences that it does not allow, in
+            training and in prediction. None forbids nothing.
+        algorithm: ``"lbfgs"``; or ``"adamw"`` and ``"sgd"`` by mini-batches, of which only one at
+            a time is on the device.
+        epochs, batch_size, learning_rate: of the mini-batch algorithms; sentences in a batch.
+        tolerance: stop when ten iterations improve the objective by less than this part of it.
+        memory_size: steps that L-BFGS remembers.
+        cores: threads to train with; None takes all. The sum over sentences is in another order
+            with another number, so that the last digits of the weights depend on it.
+        progress: show a progress bar; None shows it on a terminal.
+        checkpoint: a file to keep the unfinished search in, every `checkpoint_every` iterations (or
+            epochs). If the file is there when `fit` starts, the search goes on from it, with the
+            same result as if it had never stopped. It is removed when the search has converged.
+
+    Attributes:
+        classes_: the labels, sorted. model_: the `jaxseq.CRF`. extractor_: the features.
+        loss_: the objective reached. n_iter_, n_evaluations_: iterations, and passes over the data.
+        outcome_: why the search ended, in words.
+
+    Example:
+        >>> import jaxseq
+        >>> tagger = jaxseq.CRFTagger(templates=["word[0]", "word[-1]"])
+        >>> X = [["the", "dog", "barks"], ["a", "cat"]]
+        >>> y = [["D", "N", "V"], ["D", "N"]]
+        >>> tagger.fit(X, y).predict([["a", "dog", "barks"]])
+        [['D', 'N', 'V']]
+
+    References:
+        Lafferty, McCallum & Pereira 2001; Tsuboi et al. 2008 for partial labels; Andrew & Gao 2007
+        for l1.
+    """
+
+    def __init__(
+        self,
+        templates: Templates | Sequence[str] | None = None,
+        *,
+        l1: float = 0.0,
+        l2: float = 1.0,
+        max_iterations: int = 500,
+        seed: int = 0,
+        weights: WeightSet = "observed",
+        cutoff: int = 1,
+        scheme: str | None = None,
+        algorithm: Literal["lbfgs", "adamw", "sgd"] = "lbfgs",
+        epochs: int = 20,
+        batch_size: int = 256,
+        learning_rate: float = 0.05,
+        tolerance: float = 1e-5,
+        memory_size: int = 6,
+        cores: int | None = None,
+        progress: bool | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 25,
+    ):
+        self.templates = templates
+        self.l1 = l1
+        self.l2 = l2
+        self.max_iterations = max_iterations
+        self.seed = seed
+        self.weights = weights
+        self.cutoff = cutoff
+        self.scheme = scheme
+        self.algorithm = algorithm
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.tolerance = tolerance
+        self.memory_size = memory_size
+        self.cores = cores
+        self.progress = progress
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+
+    # ------------------------------------------------------------------------------ training
+
+    def fit(
+        self,
+        X: Iterable[Any],
+        y: Sequence[Sequence[Label]],
+        *,
+        sample_weight: Sequence[float] | None = None,
+        warm_start_from: CRFTagger | None = None,
+    ) -> CRFTagger:
+        """Train.
+
+        Args:
+            X: sentences. With templates: `jaxseq.text.Sentence`, mappings from column to strings,
+                or lists of words. Without: lists of tokens, each a dict or list of features, as
+                for sklearn-crfsuite.
+            y: for every sentence its labels; one may be a set of possible labels, or None.
+            sample_weight: how much each sentence counts, 0 or more.
+            warm_start_from: a trained tagger whose weights to begin with, for the attributes and
+                labels that it shares with the new data.
+
+        Returns:
+            The tagger itself. After Ctrl-C it holds the best model so far.
+        """
+        plan = self._plan()
+        extractor = self._new_extractor()
+        features = extractor.fit_transform(X)
+        if not len(features.lengths):
+            raise ValueError("X: expected at least one sentence, got none")
+        flat = check_labels(y, features.lengths)
+        classes = find_classes(flat, features.lengths)
+        labels = encode_labels(flat, classes, features.lengths)
+        legal = legal_by_scheme(classes, self.scheme)
+        check_paths_legal(labels, features.lengths, legal, classes)
+        problem = Problem(
+            features=features,
+            labels=labels,
+            classes=classes,
+            attributes=extractor.attribute_count,
+            edge_attributes=extractor.edge_attribute_count,
+            transitions=not isinstance(self.templates, Templates) or self.templates.transitions,
+            legal=legal,
+            sentence_weights=_check_sentence_weights(sample_weight, len(features.lengths)),
+        )
+        spread = make_spread(problem, plan.weights)
+        start = None
+        if warm_start_from is not None:
+            check_is_fitted(warm_start_from, "model_")
+            start = spread.parameters(carry_over(warm_start_from, extractor, classes))
+        found = search(problem, plan, start, spread)
+        self._take(spread.model(found.parameters, legal), classes, extractor)
+        self.loss_, self.outcome_ = found.loss, found.outcome.value
+        self.n_iter_, self.n_evaluations_ = found.iterations, found.evaluations
+        return self
+
+    def _take(self, model: CRF, classes: list[str], extractor: FeatureExtractor) -> None:
+        self.model_, self.extractor_ = model, extractor
+        self.classes_ = np.array(classes, dtype=object)
+
+    def _new_extractor(self) -> FeatureExtractor:
+        if self.templates is None:
+            return DictExtractor(cutoff=self.cutoff)
+        if isinstance(self.templates, str):
+            raise ValueError(
+                f"templates: expected a list of templates, a Templates or None, got the string "
+                f"{self.templates!r:.60}"
+            )
+        return TemplateExtractor(self.templates, cutoff=self.cutoff)
+
+    def _plan(self) -> Plan:
+        at_least = {"l1": 0, "l2": 0, "tolerance": 0, "seed": 0, "learning_rate": 0}
+        at_least |= {"max_iterations": 1, "epochs": 1, "batch_size": 1, "memory_size": 1}
+        at_least |= {"checkpoint_every": 1}
+        for name, low in at_least.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+                raise ValueError(f"{name}: expected a number, got {value!r:.60}")
+            if not low <= value < np.inf:
+                raise ValueError(f"{name}: expected a finite number, {low} or more, got {value}")
+        choices = {
+            "weights": ("observed", "dense", "tied"),
+            "algorithm": ("lbfgs", "adamw", "sgd"),
+        }
+        for name, among in choices.items():
+            if getattr(self, name) not in among:
+                raise ValueError(
+                    f"{name}: expected one of {list(among)}, got {getattr(self, name)!r}"
+                )
+        if self.cores is not None and (not isinstance(self.cores, int) or self.cores < 1):
+            raise ValueError(f"cores: expected 1 or more, or None, got {self.cores!r}")
+        settings = Settings(
+            max_iterations=int(self.max_iterations),
+            tolerance=float(self.tolerance),
+            memory_size=int(self.memory_size),
+            l1=float(self.l1),
+        )
+        return Plan(
+            weights=cast(WeightSet, self.weights),
+            algorithm=self.algorithm,
+            settings=settings,
+            l2=float(self.l2),
+            epochs=int(self.epochs),
+            batch_size=int(self.batch_size),
+            learning_rate=float(self.learning_rate),
+            seed=int(self.seed),
+            cores=self.cores or os.cpu_count() or 1,
+            progress=self.progress,
+            checkpoint=self.checkpoint,
+            checkpoint_every=int(self.checkpoint_every),
+        )
+
+    # ---------------------------------------------------------------------------- prediction
+
+    def _features(self, X: Iterable[Any]) -> TokenFeatures:
+        check_is_fitted(self, "model_")
+        return self.extractor_.transform(X)
+
+    def predict(self, X: Iterable[Any]) -> list[list[str]]:
+        """The most probable labelling of each sentence (Viterbi)."""
+        features = self._features(X)
+        labels = self.classes_[_lattices.best_labels(self.model_, features)].tolist()
+        return _split(labels, features.lengths)
+
+    def predict_proba(self, X: Iterable[Any]) -> list[np.ndarray]:
+        """The probability of each label at each token: [n, labels], columns as in `classes_`."""
+        features = self._features(X)
+        return _split(_lattices.node_marginals(self.model_, features), features.lengths)
+
+    def predict_marginals(self, X: Iterable[Any]) -> list[list[dict[str, float]]]:
+        """As `predict_proba`, a dict from label to probability for each token."""
+        classes = self.classes_.tolist()
+        return [
+            [dict(zip(classes, token)) for token in sentence.tolist()]
+            for sentence in self.predict_proba(X)
+        ]
+
+    def predict_k_best(self, X: Iterable[Any], k: int) -> list[list[tuple[list[str], float]]]:
+        """The k most probable labellings of each sentence with their log-probabilities.
+
+        Best first; fewer than k where fewer are possible.
+        """
+        features = self._features(X)
+        found = []
+        for paths, log_probs in _lattices.k_best_paths(self.model_, features, k):
+            legal = np.isfinite(log_probs)
+            found.append(
+                [
+                    (self.classes_[path].tolist(), float(log_prob))
+                    for path, log_prob in zip(paths.T[legal], log_probs[legal])
+                ]
+            )
+        return found
+
+    def score(self, X: Iterable[Any], y: Sequence[Sequence[Label]], sample_weight=None) -> float:
+        """Share of tokens that get their label; those without a known label do not count.
+
+        For spans, see `jaxseq.metrics.span_scores`. `sample_weight` weighs sentences.
+        """
+        predicted = self.predict(X)
+        lengths = np.array([len(sentence) for sentence in predicted], np.int64)
+        flat = check_labels(y, lengths)
+        weights = _check_sentence_weights(sample_weight, len(lengths))
+        by_token = np.repeat(np.ones(len(lengths)) if weights is None else weights, lengths)
+        guesses = (label for sentence in predicted for label in sentence)
+        right = np.array([guess == gold for guess, gold in zip(guesses, flat)], bool)
+        known = np.array([isinstance(gold, str) for gold in flat], bool)
+        total = by_token[known].sum()
+        if not total > 0:
+            raise ValueError("y: expected at least one token with a known label, got none")
+        return float(by_token[known & right].sum() / total)
+
+    # ---------------------------------------------------------------------------- inspection
+
+    def top_features(self, label: str, count: int = 20) -> list[tuple[str, float]]:
+        """The attributes that speak most for a label, and their weights, largest first."""
+        check_is_fitted(self, "model_")
+        classes = self.classes_.tolist()
+        if label not in classes:
+            raise ValueError(f"label: expected one of {classes}, got {label!r}")
+        column = np.asarray(self.model_.weights[:, classes.index(label)])
+        names = self.extractor_.attribute_names()
+        return [(names[i], float(column[i])) for i in np.argsort(-column, kind="stable")[:count]]
+
+    def top_transitions(self, count: int = 20) -> list[tuple[str, str, float]]:
+        """The transitions with the largest weights: (from, to, weight)."""
+        check_is_fitted(self, "model_")
+        scores = np.asarray(self.model_.transitions)
+        order = np.argsort(-scores, axis=None, kind="stable")[:count]
+        pairs = (divmod(int(index), len(scores)) for index in order)
+        names = self.classes_
+        return [(str(names[i]), str(names[j]), float(scores[i, j])) for i, j in pairs]
+
+    # ------------------------------------------------------------------------------- storage
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a folder: arrays as safetensors, the rest as JSON; `jaxseq.load`.
+
+        The same model gives the same bytes. The folder appears complete or not at all.
+        """
+        from jaxseq.tagger._store import save
+
+        check_is_fitted(self, "model_")
+        save(self, path)
+
+
+def _split(values, lengths: np.ndarray) -> list:
+    ends = np.cumsum(lengths)
+    return [values[end - n : end] for end, n in zip(ends.tolist(), lengths.tolist())]
+
+
+def _check_sentence_weights(weights: Sequence[float] | None, count: int) -> np.ndarray | None:
+    if weights is None:
+        return None
+    array = np.asarray(weights, np.float64)
+    if array.shape != (count,):
+        raise ValueError(
+            f"sample_weight: expected {count} numbers, one a sentence, got shape "
+            f"{list(array.shape)}"
+        )
+    if not (np.isfinite(array) & (array >= 0)).all():
+        bad = int(np.flatnonzero(~(np.isfinite(array) & (array >= 0)))[0])
+        raise ValueError(
+            f"sample_weight[{bad}]: expected a finite number, 0 or more, got {array[bad]}"
+        )
+    return array

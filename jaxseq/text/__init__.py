@@ -1,0 +1,36 @@
+"""Text: readers and writers of corpora, label schemes, and features of tokens."""
+
+from jaxseq.text._ads import iter_ads as iter_ads
+from jaxseq.text._ads import read_ads as read_ads
+from jaxseq.text._citations import read_citations as read_citations
+from jaxseq.text._citations import tokenize_citation as tokenize_citation
+from jaxseq.text._conll import iter_conll as iter_conll
+from jaxseq.text._conll import read_conll as read_conll
+from jaxseq.text._conll import write_conll as write_conll
+from jaxseq.text._extractor import FeatureExtractor as FeatureExtractor
+from jaxseq.text._extractor_dicts import DictExtractor as DictExtractor
+from jaxseq.text._extractor_state import extractor_from_state as extractor_from_state
+from jaxseq.text._extractor_templates import TemplateExtractor as TemplateExtractor
+from jaxseq.text._genetag import read_genetag as read_genetag
+from jaxseq.text._genetag import read_genetag_mentions as read_genetag_mentions
+from jaxseq.text._paper_templates import CONLL2000 as CONLL2000
+from jaxseq.text._paper_templates import CONLL2003 as CONLL2003
+from jaxseq.text._paper_templates import GENE_MENTION as GENE_MENTION
+from jaxseq.text._paper_templates import TOKEN_IDENTITY as TOKEN_IDENTITY
+from jaxseq.text._plain import iter_plain as iter_plain
+from jaxseq.text._plain import read_plain as read_plain
+from jaxseq.text._schemes import IllegalTagError as IllegalTagError
+from jaxseq.text._schemes import LegalTransitions as LegalTransitions
+from jaxseq.text._schemes import convert_tags as convert_tags
+from jaxseq.text._schemes import detect_scheme as detect_scheme
+from jaxseq.text._schemes import legal_transitions as legal_transitions
+from jaxseq.text._schemes import tag_spans as tag_spans
+from jaxseq.text._sentence import Sentence as Sentence
+from jaxseq.text._template import Template as Template
+from jaxseq.text._template_file import read_templates as read_templates
+from jaxseq.text._template_parser import parse_template as parse_template
+from jaxseq.text._template_set import Templates as Templates
+from jaxseq.text._token_features import TokenFeatures as TokenFeatures
+from jaxseq.text._word_types import WORD_TYPES as WORD_TYPES
+from jaxseq.text._word_types import word_type as word_type
+from jaxseq.text._word_types import word_types as word_types
