@@ -1,6 +1,7 @@
 """Every public name is documented with an example, and every example is true."""
 
 import inspect
+import operator
 import os
 import subprocess
 import sys
@@ -11,11 +12,21 @@ import pytest
 import jaxseq
 
 ROOT = Path(__file__).parents[1]
-PUBLIC = sorted(
-    name
-    for name, value in vars(jaxseq).items()
-    if not name.startswith("_") and not inspect.ismodule(value)
-)
+
+
+def _public(module) -> list[str]:
+    """Dotted names of the functions and classes that a module offers, those loaded late too."""
+    names = (name for name in dir(module) if not name.startswith("_"))
+    found = {name: getattr(module, name) for name in names}
+    prefix = module.__name__.removeprefix("jaxseq").removeprefix(".")
+    return sorted(
+        f"{prefix}.{name}".removeprefix(".")
+        for name, value in found.items()
+        if callable(value) and not inspect.ismodule(value)
+    )
+
+
+PUBLIC = [*_public(jaxseq), *_public(jaxseq.text), *_public(jaxseq.metrics)]
 
 # A process of its own: the examples show float32, which is JAX's default and not the suite's.
 RUN_EXAMPLES = """
@@ -34,7 +45,7 @@ sys.exit(failed > 0)
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_public_name_has_a_docstring_with_an_example(name):
-    documentation = inspect.getdoc(getattr(jaxseq, name)) or ""
+    documentation = inspect.getdoc(operator.attrgetter(name)(jaxseq)) or ""
     assert documentation.strip(), f"{name} has no docstring"
     assert ">>> " in documentation, f"the docstring of {name} has no example"
 

@@ -32,8 +32,11 @@ def save_checkpoint(path: str | os.PathLike[str], tree: Any, about: str, extra: 
     metadata = {"format": FORMAT, "about": about, "extra": json.dumps(extra)}
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
-    save_file(leaves, temporary, metadata)
-    os.replace(temporary, path)
+    try:
+        save_file(leaves, temporary, metadata)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def load_checkpoint(path: str | os.PathLike[str], like: Tree, about: str) -> tuple[Tree, Any]:
@@ -61,12 +64,14 @@ def load_checkpoint(path: str | os.PathLike[str], like: Tree, about: str) -> tup
             "of another; delete it or name another file"
         )
     leaves, structure = jax.tree.flatten(like)
-    found = [arrays.get(f"{i:03d}") for i in range(len(leaves))]
-    for index, (new, old) in enumerate(zip(found, leaves)):
-        if new is None or new.shape != np.shape(old):
-            got = "nothing" if new is None else list(new.shape)
+    names = [f"{i:03d}" for i in range(len(leaves))]
+    if sorted(arrays) != sorted(names):
+        raise ValueError(f"{path}: expected {len(names)} arrays, got {len(arrays)}")
+    for name, leaf in zip(names, leaves):
+        new, old = arrays[name], np.asarray(leaf)
+        if new.shape != old.shape or new.dtype != old.dtype:
             raise ValueError(
-                f"{path}: array {index}: expected shape {list(np.shape(old))}, got {got}"
+                f"{path}: array {name}: expected {old.dtype} of shape {list(old.shape)}, "
+                f"got {new.dtype} of shape {list(new.shape)}"
             )
-    restored = [jnp.asarray(new, np.asarray(old).dtype) for new, old in zip(found, leaves)]
-    return jax.tree.unflatten(structure, restored), extra
+    return jax.tree.unflatten(structure, [jnp.asarray(arrays[name]) for name in names]), extra

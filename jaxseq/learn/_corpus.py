@@ -21,7 +21,8 @@ class Shard(eqx.Module):
     ids [r·w, k] point at rows of the weight table; values [r·w, k] or None; edge_ids [r·w, m] or
     None; segments [r, w] number the sentences, −1 is padding; gold [r, w] labels, −1 where not
     known; allowed [r, w, s] or None when every label is known; weights [r, w] of the sentence that
-    a slot belongs to; first, last [r, w] whether a slot begins or ends its sentence.
+    a slot belongs to; first [r, w] whether a slot begins its sentence; starts, stops [sentences]
+    the slots (of r·w) where each begins and ends, r·w for a sentence that is not there.
     """
 
     ids: Int[Array, "slots k"]
@@ -32,7 +33,8 @@ class Shard(eqx.Module):
     allowed: Bool[Array, "r w s"] | None
     weights: Float[Array, "r w"]
     first: Bool[Array, "r w"]
-    last: Bool[Array, "r w"]
+    starts: Int[Array, " q"]
+    stops: Int[Array, " q"]
     num_sequences: int = eqx.field(static=True)
 
 
@@ -134,6 +136,11 @@ class ShardMaker:
             array[where] = values
             return array
 
+        def ends_of(found: np.ndarray) -> np.ndarray:
+            array = np.full(layout.sequences, slots, np.int32)
+            array[: len(found)] = found
+            return array
+
         ids, values, pairs = features.ids[here], features.values, features.edge_ids
         _, local = np.unique(self._sentence[here], return_inverse=True)
         gold, allowed = np.full(slots, UNKNOWN, np.int32), None
@@ -151,6 +158,7 @@ class ShardMaker:
             allowed=allowed,
             weights=jnp.asarray(place(self._weights[here], 0, np.float32).reshape(shape)),
             first=jnp.asarray(place(self._within[here] == 0, False, bool).reshape(shape)),
-            last=jnp.asarray(place(self._is_last[here], False, bool).reshape(shape)),
+            starts=jnp.asarray(ends_of(where[self._within[here] == 0])),
+            stops=jnp.asarray(ends_of(where[self._is_last[here]])),
             num_sequences=layout.sequences,
         )

@@ -185,7 +185,9 @@ def minimise(
     Args:
         objective: value and gradient at a point, a pytree of arrays.
         start: a point, or the `State` of an earlier search to go on from, exactly as if it had
-            not been interrupted.
+            not stopped (after an interrupt, curvature is learnt anew). Its `memory` is updated in
+            place: a state can be gone on from once, and the one that `watch` sees is used up by
+            the next iteration.
         settings: when to stop.
         watch: called with the state after every iteration. A `KeyboardInterrupt`, there or
             anywhere else, ends the search with the last completed iteration.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 Payload = TypeVar("Payload")
 
@@ -19,7 +20,8 @@ ROUNDING = 1e-6
 """Relative change of the value that may be rounding, in float32."""
 
 
-class Trial(NamedTuple, Generic[Payload]):
+@dataclass(frozen=True)
+class Trial(Generic[Payload]):
     """A step, what the function is there, and what the caller wants to keep of the evaluation."""
 
     step: float
@@ -58,6 +60,8 @@ def zoom(
     References:
         Nocedal & Wright 1999, algorithms 3.5 and 3.6; Hager & Zhang 2006, eq. 23.
     """
+    if not slope < 0:
+        raise ValueError(f"slope: expected a negative number, for a way down, got {slope}")
     low, high = Trial(0.0, value, slope, None), None
     step, best = first_step, None
     for _ in range(max_trials):
@@ -69,9 +73,11 @@ def zoom(
         too_high = not trial.value <= value + DECREASE * trial.step * slope  # also when NaN
         if too_high or (trial.value >= low.value and low.step > 0):
             high = trial
-        elif trial.slope >= 0:
-            low, high = trial, low
         else:
+            # Of the two sides of the new lowest point, the bracket is the one it falls towards.
+            ahead = math.inf if high is None else high.step
+            if trial.slope * (ahead - trial.step) >= 0:
+                high = low
             low = trial
         if high is None:
             step = 2 * step

@@ -14,6 +14,7 @@ scores, and take more than twice as long.
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import NamedTuple
 
@@ -49,9 +50,9 @@ def node_scores(
     """Scores of every slot, those of starting and stopping included."""
     rows, width = shard.segments.shape
     scores = _linear.sum_weights(table, shard.ids, shard.values)[:, :labels]
-    scores = scores.reshape(rows, width, labels)
-    scores = scores + jnp.where(shard.first[..., None], start, 0)
-    return scores + jnp.where(shard.last[..., None], stop, 0)
+    scores = scores.at[shard.starts].add(start, mode="drop")
+    scores = scores.at[shard.stops].add(stop, mode="drop")
+    return scores.reshape(rows, width, labels)
 
 
 class ScoreGradient(NamedTuple):
@@ -70,19 +71,20 @@ def _linked(shard: Shard) -> Array:
     return (shard.segments >= 0) & ~shard.first
 
 
-def _gold_score(nodes: Array, pair_scores: Array, shard: Shard) -> Array:
-    """Weighted score of the known paths, slot by slot [r, w]."""
-    label = jnp.maximum(shard.gold, 0)
-    score = jnp.take_along_axis(nodes, label[..., None], 2)[..., 0]
-    score = jnp.where(shard.segments >= 0, score, 0)
+def _gold_score(
+    nodes: Array, pair_scores: Array, gold: Array, valid: Array, linked: Array
+) -> Array:
+    """Score of the known path, slot by slot [r, w]; pair scores [s, s] or [r, w, s, s], with that
+    of the pair (t − 1, t) at t."""
+    label = jnp.maximum(gold, 0)
     before = jnp.roll(label, 1, 1)
+    score = jnp.take_along_axis(nodes, label[..., None], 2)[..., 0]
     if pair_scores.ndim == 2:
         pairs = pair_scores[before, label]
-    else:  # [r, w - 1, s, s]; that of the pair (t - 1, t) at t - 1
-        chosen = jnp.take_along_axis(pair_scores, before[:, 1:, None, None], 2)[:, :, 0]
-        chosen = jnp.take_along_axis(chosen, label[:, 1:, None], 2)[..., 0]
-        pairs = jnp.pad(chosen, ((0, 0), (1, 0)))
-    return score + jnp.where(_linked(shard), pairs, 0)
+    else:
+        row, slot = (jnp.arange(n) for n in label.shape)
+        pairs = pair_scores[row[:, None], slot, before, label]
+    return jnp.where(valid, score, 0) + jnp.where(linked, pairs, 0)
 
 
 def _gold_pairs(shard: Shard, labels: int) -> Array:
@@ -90,7 +92,7 @@ def _gold_pairs(shard: Shard, labels: int) -> Array:
     label = jnp.maximum(shard.gold, 0)
     amount = jnp.where(_linked(shard), shard.weights, 0)
     flat = jnp.roll(label, 1, 1) * labels + label
-    return jnp.zeros(labels * labels).at[flat].add(amount).reshape(labels, labels)
+    return jnp.zeros(labels * labels, amount.dtype).at[flat].add(amount).reshape(labels, labels)
 
 
 @jax.jit
@@ -101,8 +103,9 @@ def score_gradient(nodes: Float[Array, "r w s"], edges: Array, shard: Shard) -> 
     log_z, expected, pairs = lattices.marginals(nodes, edges, segments, weights, num, "auto")
     if shard.allowed is None:
         known = jax.nn.one_hot(shard.gold, s, dtype=nodes.dtype)  # zeros for −1
-        score = lattices.per_sequence(_gold_score(nodes, edges, shard), segments, num)
-        known_pairs = _gold_pairs(shard, s)
+        by_slot = _gold_score(nodes, edges, shard.gold, segments >= 0, _linked(shard))
+        score = lattices.per_sequence(by_slot, segments, num)
+        known_pairs = _gold_pairs(shard, s).astype(edges.dtype)
     else:
         narrowed = jnp.where(shard.allowed, nodes, -jnp.inf)
         score, known, known_pairs = lattices.marginals(
@@ -121,9 +124,11 @@ def _weight_of_sequences(shard: Shard) -> Array:
 
 def _by_scores(loss, by_node, by_pair, shard: Shard, by_edge_weight) -> ScoreGradient:
     s = by_node.shape[-1]
-    start = jnp.where(shard.first[..., None], by_node, 0).sum((0, 1))
-    stop = jnp.where(shard.last[..., None], by_node, 0).sum((0, 1))
-    flat = jnp.pad(by_node.reshape(-1, s), ((0, 0), (0, _linear.padded_labels(s) - s)))
+    flat = by_node.reshape(-1, s)
+    start, stop = (
+        flat.at[ends].get(mode="fill", fill_value=0).sum(0) for ends in (shard.starts, shard.stops)
+    )
+    flat = jnp.pad(flat, ((0, 0), (0, _linear.padded_labels(s) - s)))
     return ScoreGradient(loss, flat, by_pair, start, stop, by_edge_weight)
 
 
@@ -138,44 +143,38 @@ def score_gradient_with_pairs(
 
     Row by row: the [w, s, s] scores of a row are formed and dropped again.
     """
-    valid, linked = shard.segments >= 0, _linked(shard)[:, 1:]
     assert shard.edge_ids is not None
-    ids = shard.edge_ids.reshape(*shard.segments.shape, -1)[:, 1:]
+    valid, linked = shard.segments >= 0, _linked(shard)
+    ids = shard.edge_ids.reshape(*shard.segments.shape, -1)
+    absent = edge_weights.shape[0]  # out of bounds, so that a scatter drops it
 
-    def one_row(carry, row):
-        loss, by_pair, by_weight = carry
-        row_nodes, row_ids, row_linked, row_valid, allowed, row_shard = row
-        pair_scores = edges + sum_edge_weights(edge_weights, row_ids)
+    def one_row(sums, row):
+        loss, by_pair, by_weight = sums
+        nodes, ids, gold, allowed, weights, valid, linked = row
+        pair_scores = edges + sum_edge_weights(edge_weights, ids)
 
-        def lattice(scores):
-            return log_forward_backward(scores, pair_scores, row_linked, row_valid)
+        def lattice(nodes):
+            return log_forward_backward(nodes, pair_scores[1:], linked[1:], valid)
 
-        increments, expected, pairs = lattice(row_nodes)
+        increments, expected, pairs = lattice(nodes)
         if allowed is None:
-            one = jax.tree.map(lambda a: a[None], row_shard)
-            score = _gold_score(row_nodes[None], pair_scores[None], one)[0]
-            known = jax.nn.one_hot(row_shard.gold, nodes.shape[2], dtype=nodes.dtype)
+            arrays = (nodes, pair_scores, gold, valid, linked)
+            score = _gold_score(*(array[None] for array in arrays))[0]
+            known = jax.nn.one_hot(gold, nodes.shape[1], dtype=nodes.dtype)
             known_pairs = known[:-1, :, None] * known[1:, None, :]
-            known_pairs = jnp.where(row_linked[:, None, None], known_pairs, 0)
+            known_pairs = jnp.where(linked[1:, None, None], known_pairs, 0)
         else:
-            score, known, known_pairs = lattice(jnp.where(allowed, row_nodes, -jnp.inf))
-        difference = jnp.where(row_valid, increments - score, 0)
-        loss = loss + (row_shard.weights * difference).sum()
-        change = row_shard.weights[1:, None, None] * (pairs - known_pairs)
-        present = (row_ids >= 0) & (row_ids < edge_weights.shape[0])
-        where = jnp.where(present, row_ids, edge_weights.shape[0])  # out of bounds: dropped
-        for column in where.T:
+            score, known, known_pairs = lattice(jnp.where(allowed, nodes, -jnp.inf))
+        loss = loss + (weights * jnp.where(valid, increments - score, 0)).sum()
+        change = weights[1:, None, None] * (pairs - known_pairs)
+        present = (ids >= 0) & (ids < absent)
+        for column in jnp.where(present, ids, absent)[1:].T:
             by_weight = by_weight.at[column].add(change, mode="drop")
-        by_node = row_shard.weights[:, None] * (expected - known)
+        by_node = weights[:, None] * (expected - known)
         return (loss, by_pair + change.sum(0), by_weight), by_node
 
-    per_row = Shard(  # what `_gold_score` looks at
-        ids=shard.gold, values=None, edge_ids=None, segments=shard.segments, gold=shard.gold,
-        allowed=None, weights=shard.weights, first=shard.first, last=shard.last,
-        num_sequences=shard.num_sequences,
-    )  # fmt: skip
     start = (jnp.zeros((), nodes.dtype), jnp.zeros_like(edges), jnp.zeros_like(edge_weights))
-    rows = (nodes, ids, linked, valid, shard.allowed, per_row)
+    rows = (nodes, ids, shard.gold, shard.allowed, shard.weights, valid, linked)
     (loss, by_pair, by_weight), by_node = lax.scan(one_row, start, rows)
     return _by_scores(loss, by_node, by_pair, shard, by_weight)
 
@@ -213,21 +212,29 @@ class Objective:
         spread: how the learnt weights make the table.
         l2: the penalty is l2 / 2 times the sum of squares of all parameters.
         legal: transitions that may be used, or None for all.
+
+    `seconds` adds up where the time went, by the clock of the first shard.
     """
 
     def __init__(self, shards: list[Shard], spread: Spread, l2: float, legal: Legal | None = None):
         self.shards, self.spread, self.l2, self.legal = shards, spread, l2, legal
+        self.seconds = {"gather": 0.0, "lattice": 0.0, "scatter": 0.0, "evaluations": 0.0}
 
     def __call__(self, parameters: Parameters) -> tuple[Array, Parameters]:
+        began = time.perf_counter()
         table, (edges, start, stop) = _tables(parameters, self.spread, self.legal)
 
         def on_shard(shard: Shard) -> tuple[Array, Parameters]:
+            clock = _Clock(self.seconds if shard is self.shards[0] else {})
             nodes = node_scores(table, start, stop, shard, self.spread.labels)
+            clock.note("gather", nodes)
             if parameters.edge_weights is None or shard.edge_ids is None:
                 found = score_gradient(nodes, edges, shard)
             else:
                 found = score_gradient_with_pairs(nodes, edges, parameters.edge_weights, shard)
+            clock.note("lattice", found)
             weights = weight_gradient(found.nodes, shard, self.spread)
+            clock.note("scatter", weights)
             by_weight = found.edge_weights
             if by_weight is None and parameters.edge_weights is not None:
                 by_weight = jnp.zeros_like(parameters.edge_weights)
@@ -235,4 +242,19 @@ class Objective:
             return found.loss, gradient
 
         parts = map_on_cores(on_shard, self.shards)
-        return _finish(parts, parameters, self.spread, self.l2)
+        found = jax.block_until_ready(_finish(parts, parameters, self.spread, self.l2))
+        self.seconds["evaluations"] += time.perf_counter() - began
+        return found
+
+
+class _Clock:
+    """Adds the time since it was last asked to an entry."""
+
+    def __init__(self, seconds: dict[str, float]):
+        self._seconds, self._last = seconds, time.perf_counter()
+
+    def note(self, name: str, result) -> None:
+        jax.block_until_ready(result)
+        now = time.perf_counter()
+        self._seconds[name] = self._seconds.get(name, 0.0) + now - self._last
+        self._last = now

@@ -50,7 +50,7 @@ def direction(memory, pseudo):
     # Slots count − 2, count − 3, … hold the newest pairs; unused ones have weight 0. Backtracking
     # does not promise positive curvature: pairs without it are left out.
     order = (memory.count - 2 - jnp.arange(size)) % size
-    weights = jnp.maximum(weights, 0)
+    weights = jnp.maximum(weights, 0).astype(jax.tree.leaves(pseudo)[0].dtype)
 
     def at(tree, index):
         return jax.tree.map(lambda leaf: leaf[index], tree)

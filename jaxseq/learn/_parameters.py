@@ -2,8 +2,10 @@ r"""What is learnt, and how it spreads into the tables of a model.
 
 *Dense*: every attribute has a weight for every label. *Observed*: only pairs of an attribute and
 a label that occur together in the training data have one, and only transitions that occur; the
-rest are 0, as in CRFsuite: less to learn by a factor of s, and a little less accurate. *Tied*:
-labels of one type (``B-NP``, ``I-NP``) share the weights of attributes and differ in transitions.
+rest are 0, as in CRFsuite: less to learn by a factor of s, and a little less accurate. *Mixed*:
+dense for frequent attributes, whose absence with a label says something, and observed for rare
+ones. *Tied*: labels of one type (``B-NP``, ``I-NP``) share the weights of attributes and differ in
+transitions.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxseq.models._crf import CRF
 from jaxseq.models._linear import padded_labels
 
-WeightSet = Literal["dense", "observed", "tied"]
+WeightSet = Literal["mixed", "observed", "dense", "tied"]
 
 
 class Parameters(NamedTuple):
@@ -34,7 +36,7 @@ class Parameters(NamedTuple):
 class Spread(eqx.Module):
     """From the learnt weights to the table, and from a gradient by the table back to them.
 
-    At most one of `places` (observed) and `groups` (tied) is given.
+    At most one of `places` (observed, mixed) and `groups` (tied) is given.
     """
 
     attributes: int = eqx.field(static=True)
@@ -88,7 +90,7 @@ class Spread(eqx.Module):
         return gradient
 
     def keep_learnt(self, gradient: Array) -> Array:
-        """The gradient by transitions, without those that are not learnt."""
+        """An array by transitions, 0 at those that are not learnt."""
         return gradient if self.transitions is None else jnp.where(self.transitions, gradient, 0)
 
     def model(self, parameters: Parameters, legal: Legal | None = None) -> CRF:
@@ -111,6 +113,7 @@ class Spread(eqx.Module):
             jnp.where(jnp.isneginf(array), 0, array)
             for array in (model.transitions, model.start, model.stop)
         )
+        transitions = self.keep_learnt(transitions)
         return Parameters(weights, transitions, start, stop, model.edge_weights)
 
 
@@ -132,11 +135,17 @@ def mask_forbidden(parameters: Parameters, legal: Legal | None) -> tuple[Array, 
 
 
 def observed_places(
-    ids: np.ndarray, gold: np.ndarray, allowed: np.ndarray | None, attributes: int, labels: int
+    ids: np.ndarray,
+    gold: np.ndarray,
+    allowed: np.ndarray | None,
+    attributes: int,
+    labels: int,
+    dense_from: int | None = None,
 ) -> np.ndarray:
     """Flat places in the table of the pairs (attribute, label) that occur together, sorted.
 
-    A token with several possible labels counts for each of them, one with all for none.
+    A token with several possible labels counts for each of them, one with all for none. With
+    `dense_from`, attributes of at least so many tokens have all labels.
     """
     width = padded_labels(labels)
     seen = np.zeros((attributes + 1) * width, bool)
@@ -149,5 +158,10 @@ def observed_places(
         for label in range(labels):
             tokens = partial & allowed[:, label]
             seen[rows[tokens].ravel() + label] = True
+    if dense_from is not None:
+        counts = np.bincount(ids[ids >= 0], minlength=attributes)
+        frequent = np.flatnonzero(counts >= dense_from) * width
+        for label in range(labels):
+            seen[frequent + label] = True
     seen[attributes * width :] = False
     return np.flatnonzero(seen)

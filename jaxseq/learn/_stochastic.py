@@ -15,6 +15,9 @@ from jaxseq.learn._lbfgs import Outcome
 
 Algorithm = Literal["adamw", "sgd"]
 
+MOMENTUM = 0.9
+"""Of SGD: the share of the last step that goes into the next."""
+
 
 class StochasticSettings(NamedTuple):
     """`epochs` passes over the batches in an order drawn from `seed`; the learning rate falls to 0
@@ -50,7 +53,7 @@ def _optimiser(settings: StochasticSettings) -> optax.GradientTransformation:
     schedule = _schedule(settings)
     if settings.algorithm == "adamw":
         return optax.adamw(schedule, weight_decay=decay)
-    return optax.chain(optax.add_decayed_weights(decay), optax.sgd(schedule, momentum=0.9))
+    return optax.chain(optax.add_decayed_weights(decay), optax.sgd(schedule, momentum=MOMENTUM))
 
 
 def begin(start: Any, settings: StochasticSettings) -> StochasticState:
@@ -66,7 +69,9 @@ def descend(
 ) -> tuple[StochasticState, Outcome]:
     """Minimise the mean of ``objective(parameters, batch)`` over batches, plus the penalties.
 
-    l1 is taken by a proximal step after each update: weights within reach of 0 become 0.
+    l1 is taken by a proximal step after each update: weights within reach of 0 become 0. With SGD
+    this is the minimum of the penalised loss; AdamW scales its gradients but not the penalties,
+    as its authors want it, and so ends elsewhere.
 
     Args:
         objective: summed loss of one batch, and its gradient.
@@ -76,13 +81,16 @@ def descend(
     """
     optimiser, schedule = _optimiser(settings), _schedule(settings)
     share = settings.batches / settings.sentences
+    # Momentum sums a steady gradient up to 1 / (1 - momentum) times itself; l1 must keep up.
+    pull = settings.l1 / settings.sentences
+    pull = pull / (1 - MOMENTUM) if settings.algorithm == "sgd" else pull
 
     @jax.jit
     def update(parameters, memory, gradient, step):
         gradient = jax.tree.map(lambda g: g * share, gradient)
         updates, memory = optimiser.update(gradient, memory, parameters)
         parameters = optax.apply_updates(parameters, updates)
-        reach = schedule(step) * settings.l1 / settings.sentences
+        reach = schedule(step) * pull
         shrunk = jax.tree.map(
             lambda p: jnp.sign(p) * jnp.maximum(jnp.abs(p) - reach, 0), parameters
         )

@@ -102,7 +102,7 @@ class CRF(eqx.Module):
         """Node scores of n tokens from their attributes, without start and stop.
 
         Args:
-            ids: integers [n, k]; −1 is no attribute. Others must be below `num_attributes`.
+            ids: integers [n, k]; −1, or one that the model does not have, is no attribute.
             values: [n, k], by default 1 everywhere.
         """
         ids = jnp.asarray(ids)
@@ -117,8 +117,10 @@ class CRF(eqx.Module):
                 raise ValueError(
                     f"values: expected the shape of ids {list(ids.shape)}, got {list(values.shape)}"
                 )
-        ids = _linear.point_absent_at_zeros(ids, self.num_attributes)
-        ids = jnp.minimum(ids, self.num_attributes)
+        present = (ids >= 0) & (ids < self.num_attributes)
+        # Times 0, or gradients would reach the row of zeros and a step would make it another.
+        values = jnp.where(present, 1 if values is None else values, 0).astype(self.table.dtype)
+        ids = jnp.where(present, ids, self.num_attributes)
         return _linear.sum_weights(self.table, ids, values)[:, : self.num_labels]
 
     def chain(
@@ -140,12 +142,22 @@ class CRF(eqx.Module):
         """
         nodes = self.scores(ids, values)
         n = nodes.shape[0]
+        if n == 0:
+            raise ValueError("ids: expected at least one token to make a chain of, got none")
         last = n - 1 if length is None else jnp.asarray(length) - 1
         nodes = nodes.at[0].add(self.start)
         nodes = nodes + jnp.where((jnp.arange(n) == last)[:, None], self.stop, 0)
         edges = self.transitions
-        if self.edge_weights is not None and edge_ids is not None:
-            edges = edges + sum_edge_weights(self.edge_weights, jnp.asarray(edge_ids)[1:])
+        if edge_ids is not None:
+            edge_ids = jnp.asarray(edge_ids)
+            integers = jnp.issubdtype(edge_ids.dtype, jnp.integer)
+            if edge_ids.ndim != 2 or edge_ids.shape[0] != n or not integers:
+                raise ValueError(
+                    f"edge_ids: expected integers of shape [{n}, attributes of a pair], a row a "
+                    f"token, got dtype {edge_ids.dtype.name} of shape {list(edge_ids.shape)}"
+                )
+            if self.edge_weights is not None:
+                edges = edges + sum_edge_weights(self.edge_weights, edge_ids[1:])
         return Chain(nodes, edges, length)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ from jaxseq.learn._parameters import Legal, Parameters, Spread, WeightSet, obser
 from jaxseq.learn._progress import progress_bar
 from jaxseq.learn._stochastic import StochasticSettings
 from jaxseq.text import TokenFeatures
+
+DENSE_FROM = 10
+"""Tokens that an attribute must be on to have a weight for every label, among mixed weights."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class Fitted:
     iterations: int
     evaluations: int
     loss: float
+    seconds: dict[str, float]
 
 
 def make_spread(problem: Problem, weights: WeightSet) -> Spread:
@@ -72,11 +77,12 @@ def make_spread(problem: Problem, weights: WeightSet) -> Spread:
     learnt = None if problem.transitions else np.zeros((s, s), bool)
     places = groups = None
     num_groups = 0
-    if weights == "observed":
+    if weights in ("observed", "mixed"):
+        dense_from = DENSE_FROM if weights == "mixed" else None
         places = observed_places(
-            problem.features.ids, gold, problem.labels.allowed, problem.attributes, s
+            problem.features.ids, gold, problem.labels.allowed, problem.attributes, s, dense_from
         )
-        if problem.transitions:
+        if problem.transitions and weights == "observed":
             learnt = _observed_transitions(problem)
     elif weights == "tied":
         types = [label.split("-", 1)[-1] for label in problem.classes]
@@ -125,8 +131,11 @@ def _search_all_at_once(problem: Problem, plan: Plan, start: Parameters, spread:
     shards = [maker(index) for index in range(maker.num_shards)]
     objective = Objective(shards, spread, plan.l2, problem.legal)
     about = _fingerprint(problem, plan, start)
+    clock = time.perf_counter()
     begun = _lbfgs.begin(objective, start, plan.settings)
     _check_possible(begun.value)
+    first = time.perf_counter() - clock
+    objective.seconds = dict.fromkeys(objective.seconds, 0.0)
     begun = _resumed(plan, begun, about)
     with progress_bar("training", plan.settings.max_iterations, plan.progress) as tick:
 
@@ -136,7 +145,10 @@ def _search_all_at_once(problem: Problem, plan: Plan, start: Parameters, spread:
 
         state, outcome = _lbfgs.minimise(objective, begun, plan.settings, watch)
     _finish_checkpoint(plan, outcome)
-    return Fitted(state.parameters, outcome, state.iteration, state.evaluations, state.values[-1])
+    seconds = {"first evaluation, compiling": first, **objective.seconds}
+    seconds["optimiser"] = time.perf_counter() - clock - first - seconds["evaluations"]
+    loss = state.values[-1]
+    return Fitted(state.parameters, outcome, state.iteration, state.evaluations, loss, seconds)
 
 
 def _search_by_batches(problem: Problem, plan: Plan, start: Parameters, spread: Spread) -> Fitted:
@@ -173,7 +185,7 @@ def _search_by_batches(problem: Problem, plan: Plan, start: Parameters, spread: 
     _finish_checkpoint(plan, outcome)
     loss = state.values[-1] if state.values else float("nan")
     evaluations = state.iteration * maker.num_shards
-    return Fitted(state.parameters, outcome, state.iteration, evaluations, loss)
+    return Fitted(state.parameters, outcome, state.iteration, evaluations, loss, {})
 
 
 def _shard_maker(problem: Problem, layout) -> ShardMaker:
@@ -213,6 +225,8 @@ def _resumed(plan: Plan, begun: Any, about: str) -> Any:
     """The state on disk if there is one, else the one given."""
     if plan.checkpoint is None or not Path(plan.checkpoint).exists():
         return begun
+    if Path(plan.checkpoint).is_dir():
+        raise ValueError(f"{plan.checkpoint}: expected a file to keep the search in, got a folder")
     tree, extra = load_checkpoint(plan.checkpoint, _arrays_of(begun), about)
     return begun._replace(**tree, **{**extra, "values": tuple(extra["values"])})
 

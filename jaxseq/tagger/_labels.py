@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import TypeAlias
 
 import numpy as np
@@ -17,13 +17,17 @@ Label: TypeAlias = str | Set[str] | None
 
 def check_labels(y: Sequence[Sequence[Label]], lengths: np.ndarray) -> list[Label]:
     """The labels of all tokens in one list; ValueError when they do not go with the sentences."""
+    if not isinstance(y, Iterable):
+        raise ValueError(f"y: expected labels for {len(lengths)} sentences, got {y!r:.80}")
     y = list(y)
     if len(y) != len(lengths):
         raise ValueError(f"y: expected labels for {len(lengths)} sentences, got {len(y)}")
     flat: list[Label] = []
     for index, (labels, length) in enumerate(zip(y, lengths)):
-        if isinstance(labels, str) or len(labels) != length:
-            got = "a string" if isinstance(labels, str) else f"{len(labels)} labels"
+        plain = isinstance(labels, Iterable) and not isinstance(labels, str | Set)
+        labels = list(labels) if plain else labels
+        if not plain or len(labels) != length:
+            got = f"{len(labels)} labels" if plain else f"{labels!r:.80}"
             raise ValueError(f"y[{index}]: expected {length} labels, one a token, got {got}")
         flat.extend(labels)
     return flat
@@ -34,7 +38,7 @@ def find_classes(flat: list[Label], lengths: np.ndarray) -> list[str]:
     found: set[str] = set()
     for position, label in enumerate(flat):
         if isinstance(label, str):
-            found.add(label)
+            found.add(str(label))  # a NumPy string becomes a plain one
         elif label is not None:
             found |= _check_set(label, position, lengths)
     if not found:

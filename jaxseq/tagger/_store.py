@@ -34,10 +34,7 @@ def save(tagger: CRFTagger, path: str | os.PathLike[str]) -> None:
     from safetensors.numpy import save as to_bytes
 
     path = Path(path)
-    if path.exists() and not (
-        path.is_dir() and (not any(path.iterdir()) or (path / ABOUT).exists())
-    ):
-        raise ValueError(f"{path}: expected no file, an empty folder or an older model there")
+    _check_replaceable(path)
     model, (features, arrays) = tagger.model_, tagger.extractor_.state()
     arrays = {f"features.{name}": np.ascontiguousarray(array) for name, array in arrays.items()}
     arrays |= _pack_weights(np.asarray(model.weights))
@@ -63,6 +60,23 @@ def save(tagger: CRFTagger, path: str | os.PathLike[str]) -> None:
     about["checksum"] = _checksum(about)
     text = json.dumps(about, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
     _write_folder(path, {ARRAYS: data, ABOUT: f"{text}\n".encode()})
+
+
+def _check_replaceable(path: Path) -> None:
+    """ValueError where writing would destroy something other than an older model."""
+    if not path.exists() and not path.is_symlink():
+        return
+    found = {entry.name for entry in path.iterdir()} if path.is_dir() else None
+    if found is None or found - {ABOUT, ARRAYS} or (found and not _is_model(path)):
+        raise ValueError(f"{path}: expected nothing, an empty folder or an older model there")
+
+
+def _is_model(path: Path) -> bool:
+    try:
+        about = json.loads((path / ABOUT).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(about, dict) and about.get("format") == FORMAT
 
 
 def _finite(value: float | None) -> float | None:
@@ -104,8 +118,13 @@ def _write_folder(path: Path, files: dict[str, bytes]) -> None:
         if path.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
             os.replace(path, old / "model")
-            os.replace(temporary, path)
-            shutil.rmtree(old)
+            try:
+                os.replace(temporary, path)
+            except BaseException:
+                os.replace(old / "model", path)
+                raise
+            finally:
+                shutil.rmtree(old)
         else:
             os.replace(temporary, path)
     finally:
@@ -135,21 +154,25 @@ def load(path: str | os.PathLike[str]) -> CRFTagger:
     path = Path(path)
     about = _read_about(path)
     data = _read(path / ARRAYS)
-    if hashlib.sha256(data).hexdigest() != about["arrays"]["sha256"]:
+    if hashlib.sha256(data).hexdigest() != _sha256_of_arrays(about):
         raise ValueError(
             f"{path / ARRAYS}: expected the file that {ABOUT} describes, got another: it was cut "
             "off or changed"
         )
     try:
         arrays = from_bytes(data)
-    except SafetensorError as error:
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path / ARRAYS}: expected safetensors, got {error}") from error
     try:
         return _build(about, arrays)
-    except (KeyError, TypeError, IndexError) as error:
-        raise ValueError(
-            f"{path}: expected a model of {FORMAT} {VERSION}, got {error!r}"
-        ) from error
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
+        what = str(error) if isinstance(error, ValueError) else repr(error)
+        raise ValueError(f"{path}: expected a sound model of version {VERSION}: {what}") from error
+
+
+def _sha256_of_arrays(about: dict[str, Any]) -> Any:
+    arrays = about.get("arrays")
+    return arrays.get("sha256") if isinstance(arrays, dict) else None
 
 
 def _read(path: Path) -> bytes:
@@ -160,10 +183,12 @@ def _read(path: Path) -> bytes:
 
 def _read_about(path: Path) -> dict[str, Any]:
     where = path / ABOUT
+    data = _read(where)
     try:
-        about = json.loads(_read(where).decode())
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{where}: expected JSON, got {error}") from error
+        about = json.loads(data.decode())
+        checksum = _checksum(about) if isinstance(about, dict) else None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: expected JSON in UTF-8, got {error}") from error
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         found = about.get("format") if isinstance(about, dict) else type(about).__name__
         raise ValueError(f"{where}: expected the format {FORMAT!r}, got {found!r}")
@@ -172,7 +197,7 @@ def _read_about(path: Path) -> dict[str, Any]:
             f"{where}: expected version {VERSION}, the one that this jaxseq reads, "
             f"got {about.get('version')!r}"
         )
-    if about.get("checksum") != _checksum(about):
+    if about.get("checksum") != checksum:
         raise ValueError(f"{where}: expected the text that its checksum is of; it was changed")
     return about
 
@@ -187,18 +212,44 @@ def _build(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> CRFTagger:
     prefix = "features."
     features = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
     extractor = extractor_from_state(about["features"], features)
-    labels = [str(label) for label in about["labels"]]
-    attributes = int(about["attributes"])
-    if extractor.attribute_count != attributes:
-        raise ValueError(f"attributes: expected {attributes}, got {extractor.attribute_count}")
-    weights = _unpack_weights(arrays, (attributes, len(labels)))
+    labels = _check_labels(about["labels"])
+    if extractor.attribute_count != about["attributes"]:
+        raise ValueError(
+            f"attributes: expected {extractor.attribute_count}, as many as the features have, "
+            f"got {about['attributes']!r:.80}"
+        )
+    weights = _unpack_weights(arrays, (extractor.attribute_count, len(labels)))
     pairs = arrays.get("edge_weights")
-    model = CRF(weights, arrays["transitions"], arrays["start"], arrays["stop"], pairs)
+    if (0 if pairs is None else len(pairs)) != extractor.edge_attribute_count:
+        raise ValueError(f"edge_weights: expected {extractor.edge_attribute_count} tables")
+    scores = {name: arrays[name] for name in ("transitions", "start", "stop")}
+    _check_numbers(
+        {"weights": weights} if pairs is None else {"weights": weights, "edge_weights": pairs}
+    )
+    _check_numbers(scores, forbidden_may_be=True)
+    model = CRF(weights, **scores, edge_weights=pairs)
     tagger._take(model, labels, extractor)
     training = about["training"]
     tagger.loss_, tagger.outcome_ = training["loss"], training["outcome"]
     tagger.n_iter_, tagger.n_evaluations_ = training["iterations"], training["evaluations"]
     return tagger
+
+
+def _check_labels(labels: Any) -> list[str]:
+    sound = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
+    if not sound or not labels or labels != sorted(set(labels)):
+        raise ValueError(f"labels: expected different strings, sorted, got {labels!r:.80}")
+    return labels
+
+
+def _check_numbers(arrays: dict[str, np.ndarray], forbidden_may_be: bool = False) -> None:
+    """ValueError unless all are floats and finite, or −inf where that may be."""
+    for name, array in arrays.items():
+        if not np.issubdtype(array.dtype, np.floating):
+            raise ValueError(f"{name}: expected floats, got {array.dtype}")
+        sound = np.isfinite(array) | (np.isneginf(array) & forbidden_may_be)
+        if not sound.all():
+            raise ValueError(f"{name}: expected finite numbers, got {array[~sound].flat[0]}")
 
 
 def _unpack_weights(arrays: dict[str, np.ndarray], shape: tuple[int, int]) -> np.ndarray:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numbers
 import os
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from jaxseq.learn._lbfgs import Settings
@@ -27,7 +29,7 @@ from jaxseq.tagger._warm_start import carry_over
 from jaxseq.text import DictExtractor, FeatureExtractor, TemplateExtractor, Templates, TokenFeatures
 
 
-class CRFTagger(ClassifierMixin, BaseEstimator):
+class CRFTagger(BaseEstimator):
     r"""A linear-chain conditional random field for tagging, with scikit-learn's interface.
 
     Minimises the negative log-likelihood of the labels plus
@@ -41,7 +43,9 @@ class CRFTagger(ClassifierMixin, BaseEstimator):
         seed: of the order of mini-batches. L-BFGS draws no random numbers.
         weights: which pairs of attribute and label have a weight: ``"observed"``, those that occur
             together in the training data (as in CRFsuite: fast, small); ``"dense"``, all of them;
-            ``"tied"``, all, with labels of one type (``B-NP``, ``I-NP``) sharing theirs.
+            ``"mixed"``, all for attributes on ten tokens and more, the observed for rarer ones
+            (nearly as fast as observed, as accurate as dense); ``"tied"``, all, with labels of
+            one type (``B-NP``, ``I-NP``) sharing theirs.
         cutoff: attributes that occur fewer times are ignored.
         scheme: ``"IOB2"``, ``"IOBES"``, …: forbid label sequences that it does not allow, in
             training and in prediction. None forbids nothing.
@@ -60,7 +64,7 @@ class CRFTagger(ClassifierMixin, BaseEstimator):
     Attributes:
         classes_: the labels, sorted. model_: the `jaxseq.CRF`. extractor_: the features.
         loss_: the objective reached. n_iter_, n_evaluations_: iterations, and passes over the data.
-        outcome_: why the search ended, in words.
+        outcome_: why the search ended, in words. seconds_: where the time of `fit` went.
 
     Example:
         >>> import jaxseq
@@ -83,7 +87,7 @@ class CRFTagger(ClassifierMixin, BaseEstimator):
         l2: float = 1.0,
         max_iterations: int = 500,
         seed: int = 0,
-        weights: WeightSet = "observed",
+        weights: WeightSet = "mixed",
         cutoff: int = 1,
         scheme: str | None = None,
         algorithm: Literal["lbfgs", "adamw", "sgd"] = "lbfgs",
@@ -141,8 +145,10 @@ class CRFTagger(ClassifierMixin, BaseEstimator):
             The tagger itself. After Ctrl-C it holds the best model so far.
         """
         plan = self._plan()
+        began = time.perf_counter()
         extractor = self._new_extractor()
-        features = extractor.fit_transform(X)
+        features = extractor.fit_transform(_check_sentences(X))
+        seconds = {"features": time.perf_counter() - began}
         if not len(features.lengths):
             raise ValueError("X: expected at least one sentence, got none")
         flat = check_labels(y, features.lengths)
@@ -169,6 +175,7 @@ class CRFTagger(ClassifierMixin, BaseEstimator):
         self._take(spread.model(found.parameters, legal), classes, extractor)
         self.loss_, self.outcome_ = found.loss, found.outcome.value
         self.n_iter_, self.n_evaluations_ = found.iterations, found.evaluations
+        self.seconds_ = {**seconds, **found.seconds, "all": time.perf_counter() - began}
         return self
 
     def _take(self, model: CRF, classes: list[str], extractor: FeatureExtractor) -> None:
@@ -178,25 +185,25 @@ class CRFTagger(ClassifierMixin, BaseEstimator):
     def _new_extractor(self) -> FeatureExtractor:
         if self.templates is None:
             return DictExtractor(cutoff=self.cutoff)
-        if isinstance(self.templates, str):
+        if isinstance(self.templates, str) or not isinstance(self.templates, Templates | Iterable):
             raise ValueError(
-                f"templates: expected a list of templates, a Templates or None, got the string "
+                f"templates: expected a list of templates, a Templates or None, got "
                 f"{self.templates!r:.60}"
             )
         return TemplateExtractor(self.templates, cutoff=self.cutoff)
 
     def _plan(self) -> Plan:
-        at_least = {"l1": 0, "l2": 0, "tolerance": 0, "seed": 0, "learning_rate": 0}
-        at_least |= {"max_iterations": 1, "epochs": 1, "batch_size": 1, "memory_size": 1}
-        at_least |= {"checkpoint_every": 1}
-        for name, low in at_least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-                raise ValueError(f"{name}: expected a number, got {value!r:.60}")
-            if not low <= value < np.inf:
-                raise ValueError(f"{name}: expected a finite number, {low} or more, got {value}")
+        for name in ("l1", "l2", "tolerance", "learning_rate"):
+            _check_number(name, getattr(self, name), 0, numbers.Real)
+        counts = ("max_iterations", "epochs", "batch_size", "memory_size", "checkpoint_every")
+        for name, low in {"seed": 0, **dict.fromkeys(counts, 1)}.items():
+            _check_number(name, getattr(self, name), low, numbers.Integral)
+        if self.cores is not None:
+            _check_number("cores", self.cores, 1, numbers.Integral)
+        if not isinstance(self.checkpoint, str | os.PathLike | None):
+            raise ValueError(f"checkpoint: expected a path or None, got {self.checkpoint!r:.60}")
         choices = {
-            "weights": ("observed", "dense", "tied"),
+            "weights": ("mixed", "observed", "dense", "tied"),
             "algorithm": ("lbfgs", "adamw", "sgd"),
         }
         for name, among in choices.items():
@@ -204,8 +211,6 @@ class CRFTagger(ClassifierMixin, BaseEstimator):
                 raise ValueError(
                     f"{name}: expected one of {list(among)}, got {getattr(self, name)!r}"
                 )
-        if self.cores is not None and (not isinstance(self.cores, int) or self.cores < 1):
-            raise ValueError(f"cores: expected 1 or more, or None, got {self.cores!r}")
         settings = Settings(
             max_iterations=int(self.max_iterations),
             tolerance=float(self.tolerance),
@@ -221,7 +226,7 @@ class CRFTagger(ClassifierMixin, BaseEstimator):
             batch_size=int(self.batch_size),
             learning_rate=float(self.learning_rate),
             seed=int(self.seed),
-            cores=self.cores or os.cpu_count() or 1,
+            cores=int(self.cores or os.cpu_count() or 1),
             progress=self.progress,
             checkpoint=self.checkpoint,
             checkpoint_every=int(self.checkpoint_every),
@@ -231,7 +236,7 @@ class CRFTagger(ClassifierMixin, BaseEstimator):
 
     def _features(self, X: Iterable[Any]) -> TokenFeatures:
         check_is_fitted(self, "model_")
-        return self.extractor_.transform(X)
+        return self.extractor_.transform(_check_sentences(X))
 
     def predict(self, X: Iterable[Any]) -> list[list[str]]:
         """The most probable labelling of each sentence (Viterbi)."""
@@ -246,11 +251,9 @@ class CRFTagger(ClassifierMixin, BaseEstimator):
 
     def predict_marginals(self, X: Iterable[Any]) -> list[list[dict[str, float]]]:
         """As `predict_proba`, a dict from label to probability for each token."""
+        found = self.predict_proba(X)
         classes = self.classes_.tolist()
-        return [
-            [dict(zip(classes, token)) for token in sentence.tolist()]
-            for sentence in self.predict_proba(X)
-        ]
+        return [[dict(zip(classes, token)) for token in array.tolist()] for array in found]
 
     def predict_k_best(self, X: Iterable[Any], k: int) -> list[list[tuple[list[str], float]]]:
         """The k most probable labellings of each sentence with their log-probabilities.
@@ -321,6 +324,20 @@ class CRFTagger(ClassifierMixin, BaseEstimator):
         save(self, path)
 
 
+def _check_sentences(X: Iterable[Any]) -> Iterable[Any]:
+    if not isinstance(X, Iterable):
+        raise ValueError(f"X: expected sentences, got {X!r:.60}")
+    return X
+
+
+def _check_number(name: str, value: Any, low: int, kind: type) -> None:
+    if isinstance(value, bool) or not isinstance(value, kind):
+        wanted = "a whole number" if kind is numbers.Integral else "a number"
+        raise ValueError(f"{name}: expected {wanted}, got {value!r:.60}")
+    if not low <= value < np.inf:
+        raise ValueError(f"{name}: expected a finite number, {low} or more, got {value}")
+
+
 def _split(values, lengths: np.ndarray) -> list:
     ends = np.cumsum(lengths)
     return [values[end - n : end] for end, n in zip(ends.tolist(), lengths.tolist())]
@@ -329,7 +346,10 @@ def _split(values, lengths: np.ndarray) -> list:
 def _check_sentence_weights(weights: Sequence[float] | None, count: int) -> np.ndarray | None:
     if weights is None:
         return None
-    array = np.asarray(weights, np.float64)
+    try:
+        array = np.asarray(weights, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight: expected numbers, got {weights!r:.60}") from error
     if array.shape != (count,):
         raise ValueError(
             f"sample_weight: expected {count} numbers, one a sentence, got shape "
@@ -340,4 +360,6 @@ def _check_sentence_weights(weights: Sequence[float] | None, count: int) -> np.n
         raise ValueError(
             f"sample_weight[{bad}]: expected a finite number, 0 or more, got {array[bad]}"
         )
+    if not array.any():
+        raise ValueError("sample_weight: expected at least one weight above 0, got none")
     return array

@@ -1,57 +1,15 @@
-"""The command ``jaxseq``: argument parsing only.
-
-Each subcommand is one function that adds its parser and names what runs it; `COMMANDS` lists
-them. What a subcommand needs it imports when it runs, so that ``jaxseq --help`` is quick.
-Exit status: 0 all well, 1 a failure was found, 2 the arguments made no sense.
-"""
+"""``jaxseq verify``: the hand-derived quantities, checked."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import re
-import sys
-from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NoReturn
+from typing import Any
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message}\n")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the arguments of the process by default. Returns the exit status."""
-    parser = _Parser(
-        prog="jaxseq",
-        description="Sequence labelling with few labels and much unlabelled data.",
-    )
-    parser.add_argument("--version", action="version", version=f"jaxseq {_version()}")
-    subparsers = parser.add_subparsers(title="commands", metavar="command", required=True)
-    for add_command in COMMANDS:
-        add_command(subparsers)
-    options = parser.parse_args(argv)
-    try:
-        return options.run(options)
-    except ValueError as error:
-        print(f"jaxseq: error: {error}", file=sys.stderr)
-        return 2
-
-
-def _version() -> str:
-    try:
-        return version("jaxseq")
-    except PackageNotFoundError:
-        return "(not installed)"
-
-
-# ------------------------------------------------------------------------------------ verify
-
-
-def _add_verify(subparsers: Any) -> None:
+def add_verify(subparsers: Any) -> None:
+    """Add the parser of ``jaxseq verify``."""
     parser = subparsers.add_parser(
         "verify",
         help="check every hand-derived quantity, or (--mutate) the checks themselves",
@@ -77,10 +35,10 @@ def _add_verify(subparsers: Any) -> None:
     parser.add_argument(
         "--dtypes", type=_names, metavar="float32,float64", help="separated by commas"
     )
-    parser.set_defaults(run=_run_verify)
+    parser.set_defaults(run=_run)
 
 
-def _run_verify(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     if options.seed < 0:
         raise ValueError(f"--seed: expected 0 or more, got {options.seed}")
     if options.mutate and (options.quick or options.shapes or options.dtypes):
@@ -107,7 +65,3 @@ def _shapes(text: str) -> list[tuple[int, int]]:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
-
-
-COMMANDS = (_add_verify,)
-"""Every subcommand. Each entry takes the subparsers and adds one, with `run` among its defaults."""

@@ -1,0 +1,149 @@
+"""Labelled corpora in the formats that the command line reads."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jaxseq.cli._blocks import iter_blocks
+from jaxseq.cli._columns import LABEL, Names, add_column_options, labelled_columns
+from jaxseq.cli._files import require_file, require_rereadable
+from jaxseq.text import (
+    Sentence,
+    convert_tags,
+    read_ads,
+    read_citations,
+    read_conll,
+    read_genetag,
+)
+
+FORMATS = ("conll", "citations", "genetag", "ads")
+UNLABELLED = "?"
+"""What the ads corpus has for a token without a label."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Sentences and their labels.
+
+    Args:
+        path: the file that they are from.
+        sentences: the sentences.
+        labels: a list a sentence; None for a token whose label is not known.
+        names: of the columns, that of the label last; None for one that is left out.
+    """
+
+    path: str
+    sentences: list[Sentence]
+    labels: list[list[str | None]]
+    names: Names
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens there are."""
+        return sum(map(len, self.labels))
+
+    def known_labels(self) -> list[list[str]]:
+        """The labels; ValueError when one is not known."""
+        known = []
+        for index, labels in enumerate(self.labels, 1):
+            if None in labels:
+                raise ValueError(
+                    f"{self.path}: sentence {index}: expected a label on every token to evaluate "
+                    f"with, found {UNLABELLED!r}"
+                )
+            known.append([label for label in labels if label is not None])
+        return known
+
+
+def add_corpus_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how labelled files are to be read."""
+    parser.add_argument(
+        "--format", choices=FORMATS, default="conll", help="of the labelled files (default: conll)"
+    )
+    add_column_options(parser)
+    parser.add_argument(
+        "--scheme-to",
+        metavar="IOB2",
+        help="convert the labels, while reading, to IOB1, IOB2, IOBES or BILOU",
+    )
+
+
+def read_corpus(
+    path: str, options: argparse.Namespace, scheme: str | None = None, like: Names | None = None
+) -> Corpus:
+    """Read a labelled file.
+
+    Args:
+        path: the file.
+        options: those of `add_corpus_options`.
+        scheme: what the labels must obey, if they are not converted; None checks nothing.
+        like: names of the columns of another file, label included, that this one must have too.
+
+    Returns:
+        The corpus, with at least one token.
+    """
+    require_file(path)
+    if options.format == "conll":
+        corpus = _read_columns(path, options, scheme, like)
+    else:
+        for name in ("columns", "delimiter"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"--{name}: expected with --format conll only")
+        sentences = _read_other(path, options.format, options.scheme_to)
+        # The parts of speech of GENETAG are missing just where a gene is: they give labels away.
+        missing = UNLABELLED if options.format == "ads" else None
+        corpus = _split(path, sentences, ("word", LABEL), missing)
+    if not corpus.tokens:
+        raise ValueError(f"{path}: expected at least one sentence, found none")
+    return corpus
+
+
+def _read_columns(
+    path: str, options: argparse.Namespace, scheme: str | None, like: Names | None
+) -> Corpus:
+    given = options.columns or like
+    if given is None:
+        require_rereadable(path, "or else --columns with the names of its columns")
+    if options.scheme_to is not None:
+        require_rereadable(path, "to convert labels it is read more than once")
+    width = 0
+    if given is None:
+        blocks = iter_blocks(path, options.delimiter)
+        width = next((block.width for block in blocks if not block.is_docstart), 0)
+        if not width:
+            raise ValueError(f"{path}: expected at least one sentence, found none")
+    names = labelled_columns(width, given, path)
+    sentences = read_conll(
+        path,
+        names,
+        delimiter=options.delimiter,
+        scheme_from=None if options.scheme_to else scheme,
+        scheme_to=options.scheme_to,
+    )
+    return _split(path, sentences, names)
+
+
+def _read_other(path: str, form: str, scheme_to: str | None) -> list[Sentence]:
+    if form == "citations":
+        return read_citations(path, scheme=scheme_to)
+    if form == "genetag":
+        sentences = read_genetag(path)
+        return sentences if scheme_to is None else [_converted(s, scheme_to) for s in sentences]
+    if scheme_to is not None:
+        raise ValueError("--scheme-to: expected labels of a scheme; those of ads have no B and I")
+    return read_ads(path)
+
+
+def _converted(sentence: Sentence, scheme_to: str) -> Sentence:
+    labels = convert_tags(sentence[LABEL], "IOB2", scheme_to)
+    return Sentence({"word": sentence["word"], LABEL: labels}, sentence.name)
+
+
+def _split(
+    path: str, sentences: Sequence[Sentence], names: Names, missing: str | None = None
+) -> Corpus:
+    label = str(names[-1])
+    labels = [[None if tag == missing else tag for tag in s[label]] for s in sentences]
+    return Corpus(path, list(sentences), labels, names)

@@ -1,0 +1,123 @@
+"""``jaxseq evaluate``: how good labels are."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from typing import Any
+
+from jaxseq.cli._blocks import iter_blocks
+from jaxseq.cli._columns import require_columns
+from jaxseq.cli._corpus import add_corpus_options, read_corpus
+from jaxseq.cli._files import shown
+from jaxseq.metrics import cohen_kappa, mcnemar, span_scores, token_accuracy
+
+Labels = list[list[str]]
+
+
+def add_evaluate(subparsers: Any) -> None:
+    """Add the parser of ``jaxseq evaluate``."""
+    parser = subparsers.add_parser(
+        "evaluate",
+        help="precision, recall and F1 of labels, as conlleval prints them",
+        description="Evaluate the labels in a file, or those that a model gives.",
+    )
+    add = parser.add_argument
+    add(
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="gold and predicted labels in its last two columns, as for conlleval; - is stdin",
+    )
+    add("--model", metavar="DIR", help="of jaxseq train; to be evaluated on the labels of --test")
+    add("--test", metavar="FILE", help="a labelled corpus, as for jaxseq train")
+    add_corpus_options(parser)
+    add("--tokens", action="store_true", help="also accuracy of tokens and Cohen's kappa")
+    add(
+        "--against",
+        metavar="FILE2",
+        help="another FILE with the same gold labels: McNemar's test of the two predictions",
+    )
+    add("--json", action="store_true", help="print one JSON object, not a table")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    gold, predicted, source = _labels(options)
+    scores = span_scores(gold, predicted)
+    lines, report = [scores.table()], scores.as_dict()
+    if options.tokens:
+        accuracy, kappa = token_accuracy(gold, predicted), cohen_kappa(gold, predicted)
+        lines += [f"tokens: accuracy: {100 * accuracy:6.2f}%; kappa: {kappa:.4f}"]
+        report |= {"token_accuracy": accuracy, "kappa": kappa}
+    if options.against is not None:
+        other_gold, other = _read_predictions(options.against, options.delimiter)
+        _check_same_gold(gold, other_gold, source, options.against)
+        result = mcnemar(gold, predicted, other)
+        lines += [
+            f"McNemar: only {source} right: {result.n10}; only {options.against} right: "
+            f"{result.n01}; chi2: {result.statistic:.4f}; p: {result.p_value:.4g}; "
+            f"exact p: {result.exact_p_value:.4g}"
+        ]
+        report["mcnemar"] = dataclasses.asdict(result)
+    print(json.dumps(report, allow_nan=False) if options.json else "\n".join(lines))
+    return 0
+
+
+def _labels(options: argparse.Namespace) -> tuple[Labels, Labels, str]:
+    """Gold labels, predicted labels, and what the prediction is called."""
+    if options.file is not None:
+        if options.model is not None or options.test is not None:
+            raise ValueError("evaluate: expected FILE, or --model and --test; got both")
+        for name in ("columns", "scheme_to"):
+            if getattr(options, name) is not None:
+                option = name.replace("_", "-")
+                raise ValueError(f"--{option}: expected with --model and --test only")
+        if options.format != "conll":
+            raise ValueError("--format: expected with --model and --test only")
+        return *_read_predictions(options.file, options.delimiter), shown(options.file)
+    if options.model is None or options.test is None:
+        raise ValueError("evaluate: expected FILE, or --model and --test; got neither")
+    return *_predictions_of_model(options), options.model
+
+
+def _predictions_of_model(options: argparse.Namespace) -> tuple[Labels, Labels]:
+    from jaxseq.cli._model_columns import columns_of_model
+    from jaxseq.tagger import load
+
+    tagger = load(options.model)
+    needed = columns_of_model(tagger, options.model)
+    corpus = read_corpus(options.test, options)
+    there = [name for name in corpus.names[:-1] if name is not None]
+    require_columns(needed, there, "the model", options.test)
+    return corpus.known_labels(), tagger.predict(corpus.sentences)
+
+
+def _read_predictions(path: str, delimiter: str | None) -> tuple[Labels, Labels]:
+    """The last two columns; lines of -DOCSTART- count as tokens, as for conlleval."""
+    gold: Labels = []
+    predicted: Labels = []
+    for block in iter_blocks(path, delimiter):
+        if block.width < 2:
+            raise ValueError(
+                f"{shown(path)}:{block.first}: expected at least 2 columns, the last two gold and "
+                f"predicted labels, found {block.width}: {block.lines[0]!r:.200}"
+            )
+        gold.append(block.column(-2))
+        predicted.append(block.column(-1))
+    if not gold:
+        raise ValueError(f"{shown(path)}: expected at least one token, found none")
+    return gold, predicted
+
+
+def _check_same_gold(gold: Labels, other: Labels, source: str, path: str) -> None:
+    if len(gold) != len(other):
+        raise ValueError(
+            f"{path}: expected {len(gold)} sentences, as {source} has, found {len(other)}"
+        )
+    for index, (ours, theirs) in enumerate(zip(gold, other), 1):
+        if ours != theirs:
+            raise ValueError(
+                f"{path}: sentence {index}: expected the gold labels of {source}, found others"
+            )

@@ -1,0 +1,194 @@
+"""``jaxseq tag``: labels for new sentences, in a stream."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from jaxseq.cli._blocks import Block, iter_blocks
+from jaxseq.cli._columns import Names, add_column_options, require_columns, unlabelled_columns
+from jaxseq.cli._files import STANDARD, iter_input, open_output, require_file, shown
+from jaxseq.text import tokenize_citation
+
+CHUNK = 2000
+"""Sentences that are tagged together; no more of a file is in memory at a time."""
+
+OUTSIDE = "O"
+
+
+def add_tag(subparsers: Any) -> None:
+    """Add the parser of ``jaxseq tag``."""
+    parser = subparsers.add_parser(
+        "tag",
+        help="label new sentences with a trained model",
+        description="Label new sentences: their lines, with the label as one more column. Files "
+        "of any size are read and written in a stream.",
+    )
+    add = parser.add_argument
+    add("--model", required=True, metavar="DIR", help="of jaxseq train")
+    add("file", nargs="?", default=STANDARD, metavar="FILE", help="to label; - (default): stdin")
+    add("--out", metavar="FILE", help="where to write; by default stdout")
+    add(
+        "--format",
+        choices=("conll", "plain"),
+        default="conll",
+        help="of the input: columns, with or without labels, or one sentence a line",
+    )
+    add(
+        "--tokenize",
+        choices=("spaces", "citations"),
+        default="spaces",
+        help="of plain text: at spaces, or as training with --format citations does",
+    )
+    add_column_options(parser)
+    add(
+        "--marginals",
+        action="store_true",
+        help="after the label, all labels with their probabilities, LABEL:P, largest first",
+    )
+    add(
+        "--k-best",
+        type=int,
+        metavar="K",
+        help="the K most probable labellings of each sentence, each after a line '# rank P'",
+    )
+    parser.set_defaults(run=_run)
+
+
+@dataclass(frozen=True)
+class _Item:
+    """What is to be written for one sentence: `lines`, each with a label added."""
+
+    lines: Sequence[str]
+    sentence: dict[str, list[str]] | None  # None: not a sentence, every line gets O
+    between: str  # the lines and the labels
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.k_best is not None and options.k_best < 1:
+        raise ValueError(f"--k-best: expected 1 or more, got {options.k_best}")
+    if options.k_best is not None and options.marginals:
+        raise ValueError("--k-best: expected no --marginals along with it")
+    if options.format == "plain" and options.columns is not None:
+        raise ValueError("--columns: expected with --format conll only")
+    if options.format == "conll" and options.tokenize != "spaces":
+        raise ValueError("--tokenize: expected with --format plain only")
+    if options.file != STANDARD:
+        require_file(options.file)
+    from jaxseq.cli._model_columns import columns_of_model
+    from jaxseq.tagger import load
+
+    tagger = load(options.model)
+    needed = columns_of_model(tagger, options.model)
+    labels = tagger.classes_.tolist()
+    read = _plain_items if options.format == "plain" else _column_items
+    items = read(options, needed, labels)
+    annotate = _annotation(tagger, options.marginals, options.k_best)
+    with open_output(options.out) as file:
+        while chunk := list(islice(items, CHUNK)):
+            _write(file.write, chunk, annotate)
+            file.flush()
+    return 0
+
+
+# -------------------------------------------------------------------------------------- input
+
+
+def _plain_items(
+    options: argparse.Namespace, needed: Sequence[str], labels: Sequence[str]
+) -> Iterator[_Item]:
+    require_columns(needed, ["word"], "the model", shown(options.file))
+    tokenize = tokenize_citation if options.tokenize == "citations" else str.split
+    for line in iter_input(options.file):
+        words = tokenize(line)
+        if words:
+            yield _Item(words, {"word": words}, options.delimiter or " ")
+
+
+def _column_items(
+    options: argparse.Namespace, needed: Sequence[str], labels: Sequence[str]
+) -> Iterator[_Item]:
+    names: Names | None = None
+    between = options.delimiter
+    for block in iter_blocks(options.file, options.delimiter):
+        if between is None:
+            between = "\t" if "\t" in block.lines[0].strip(" \t") else " "
+        lines = block.lines
+        if options.delimiter is None:
+            lines = [line.rstrip(" \t") for line in lines]
+        if block.is_docstart:
+            yield _Item(lines, None, between)
+            continue
+        if names is None:
+            place = f"{shown(options.file)}:{block.first}"
+            names = unlabelled_columns(block.width, options.columns, needed, place)
+            if options.columns is None:
+                _check_no_labels(block, names, needed, labels, place)
+        cells = {name: block.column(i) for i, name in enumerate(names) if name is not None}
+        yield _Item(lines, cells, between)
+
+
+def _check_no_labels(
+    block: Block, names: Names, needed: Sequence[str], labels: Sequence[str], place: str
+) -> None:
+    """ValueError when the last column, which the model reads, holds what it is to predict.
+
+    A file of words and labels has as many columns as one of words and parts of speech. The O
+    alone proves nothing: chunks and entities share it.
+    """
+    last, cells = names[-1], set(block.column(-1))
+    if len(names) > 1 and last in needed and cells <= set(labels) and cells != {OUTSIDE}:
+        raise ValueError(
+            f"{place}: expected the column {last!r} in the place of column {len(names)}, found "
+            f"labels such as {block.rows[0][-1]!r} (--columns says what the columns are)"
+        )
+
+
+# ------------------------------------------------------------------------------------- output
+
+Annotation = Callable[[list[dict[str, list[str]]]], list[list[tuple[str, list[list[str]]]]]]
+"""For each sentence its versions: a line before it or none, and what each token's line gets."""
+
+
+def _annotation(tagger: Any, marginals: bool, k_best: int | None) -> Annotation:
+    if k_best is not None:
+        return lambda sentences: [
+            [
+                (f"# {rank} {math.exp(log_prob):.6f}\n", [[label] for label in labels])
+                for rank, (labels, log_prob) in enumerate(paths)
+            ]
+            for paths in tagger.predict_k_best(sentences, k_best)
+        ]
+    if not marginals:
+        return lambda sentences: [
+            [("", [[label] for label in labels])] for labels in tagger.predict(sentences)
+        ]
+    names = tagger.classes_.tolist()
+
+    def with_probabilities(sentences):
+        found = zip(tagger.predict(sentences), tagger.predict_proba(sentences))
+        return [[("", list(map(row, best, table.tolist())))] for best, table in found]
+
+    def row(label: str, probabilities: list[float]) -> list[str]:
+        order = sorted(range(len(names)), key=lambda i: -probabilities[i])
+        return [label, *(f"{names[i]}:{probabilities[i]:.6f}" for i in order)]
+
+    return with_probabilities
+
+
+def _write(write: Callable[[str], Any], items: Sequence[_Item], annotate: Annotation) -> None:
+    sentences = [item.sentence for item in items if item.sentence is not None]
+    annotated = iter(annotate(sentences) if sentences else [])
+    for item in items:
+        versions = [("", [[OUTSIDE]] * len(item.lines))]
+        if item.sentence is not None:
+            versions = next(annotated)
+        for title, added in versions:
+            write(title)
+            for line, cells in zip(item.lines, added):
+                write(item.between.join([line, *cells]) + "\n")
+            write("\n")

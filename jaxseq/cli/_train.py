@@ -1,0 +1,144 @@
+"""``jaxseq train``: from a labelled corpus to a model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+from typing import Any
+
+from jaxseq.cli._corpus import Corpus, add_corpus_options, read_corpus
+from jaxseq.cli._files import require_model_place
+from jaxseq.cli._template_choice import BUILT_IN, choose_templates
+from jaxseq.metrics import span_scores
+
+
+def add_train(subparsers: Any) -> None:
+    """Add the parser of ``jaxseq train``."""
+    parser = subparsers.add_parser(
+        "train",
+        help="train a CRF on a labelled corpus",
+        description="Train a CRF on a labelled corpus and save it. Ctrl-C keeps the best model so "
+        "far.",
+    )
+    add = parser.add_argument
+    add("--train", required=True, metavar="FILE", help="the corpus; the last column is the label")
+    add("--dev", metavar="FILE", help="another, to evaluate the model on")
+    add(
+        "--templates",
+        required=True,
+        metavar="T",
+        help=f"a file of templates, jaxseq's or CRF++'s, or one of {', '.join(BUILT_IN)}",
+    )
+    add("--out", required=True, metavar="DIR", help="where to save the model")
+    add_corpus_options(parser)
+    search = parser.add_argument_group("search")
+    _add_search_options(search.add_argument)
+    add("--quiet", action="store_true", help="no progress bar and no report")
+    add("--json", action="store_true", help="report as one JSON object")
+    parser.set_defaults(run=_run)
+
+
+def _add_search_options(add: Any) -> None:
+    add("--l1", type=float, default=0.0, metavar="X", help="strength of the l1 penalty (0)")
+    add("--l2", type=float, default=1.0, metavar="X", help="strength of the l2 penalty (1)")
+    add("--max-iterations", type=int, default=500, metavar="N", help="of L-BFGS, at most (500)")
+    add(
+        "--weights",
+        choices=("observed", "dense", "tied"),
+        default="observed",
+        help="which pairs of attribute and label have a weight (observed)",
+    )
+    add("--cutoff", type=int, default=1, metavar="N", help="ignore attributes rarer than this (1)")
+    add("--scheme", metavar="IOB2", help="forbid label sequences that this scheme does not allow")
+    add("--algorithm", choices=("lbfgs", "adamw", "sgd"), default="lbfgs", help="(lbfgs)")
+    add("--seed", type=int, default=0, metavar="N", help="of the order of mini-batches (0)")
+    add("--epochs", type=int, default=20, metavar="N", help="of adamw and sgd (20)")
+    add("--batch-size", type=int, default=256, metavar="N", help="sentences, adamw and sgd (256)")
+    add("--learning-rate", type=float, default=0.05, metavar="X", help="of adamw and sgd (0.05)")
+    add("--checkpoint", metavar="FILE", help="keep the unfinished search here, and go on from it")
+    add("--warm-start", metavar="DIR", help="begin with the weights of this model")
+    add("--cores", type=int, metavar="N", help="threads to train with (all)")
+
+
+def _run(options: argparse.Namespace) -> int:
+    from jaxseq.tagger import CRFTagger, load
+
+    require_model_place(options.out)
+    if options.checkpoint is not None and os.path.isdir(options.checkpoint):
+        raise ValueError(f"{options.checkpoint}: expected a file, found a folder")
+    train = read_corpus(options.train, options, scheme=options.scheme)
+    templates = choose_templates(options.templates, train.names[:-1], options.train)
+    dev = dev_labels = None
+    if options.dev is not None:  # before training, so that a mistake in it is found at once
+        dev = read_corpus(options.dev, options, like=train.names)
+        dev_labels = dev.known_labels()
+    older = None if options.warm_start is None else load(options.warm_start)
+    tagger = CRFTagger(
+        templates,
+        l1=options.l1,
+        l2=options.l2,
+        max_iterations=options.max_iterations,
+        seed=options.seed,
+        weights=options.weights,
+        cutoff=options.cutoff,
+        scheme=options.scheme,
+        algorithm=options.algorithm,
+        epochs=options.epochs,
+        batch_size=options.batch_size,
+        learning_rate=options.learning_rate,
+        cores=options.cores,
+        progress=False if options.quiet else None,
+        checkpoint=options.checkpoint,
+    )
+    tagger.fit(train.sentences, train.labels, warm_start_from=older)
+    if tagger.outcome_.startswith("interrupted"):
+        if not tagger.n_iter_:
+            raise KeyboardInterrupt  # a model that has learnt nothing is not worth keeping
+        print(
+            f"jaxseq: interrupted after {tagger.n_iter_} iterations: the best model so far is kept",
+            file=sys.stderr,
+        )
+    tagger.save(options.out)
+    report = _report(tagger, train, options.out)
+    table = None
+    if dev is not None and dev_labels is not None:
+        scores = span_scores(dev_labels, tagger.predict(dev.sentences))
+        table, report["dev"] = scores.table(), scores.as_dict()
+    if options.quiet:
+        return 0
+    print(json.dumps(report, allow_nan=False) if options.json else _as_text(report, table))
+    return 0
+
+
+def _report(tagger: Any, train: Corpus, out: str) -> dict[str, Any]:
+    features, everything = (tagger.seconds_[name] for name in ("features", "all"))
+    return {
+        "sentences": len(train.sentences),
+        "tokens": train.tokens,
+        "attributes": tagger.extractor_.attribute_count,
+        "labels": len(tagger.classes_),
+        "iterations": tagger.n_iter_,
+        "evaluations": tagger.n_evaluations_,
+        "loss": tagger.loss_ if math.isfinite(tagger.loss_) else None,
+        "outcome": tagger.outcome_,
+        "seconds": {"features": features, "training": everything - features},
+        "model": out,
+        "dev": None,
+    }
+
+
+def _as_text(report: dict[str, Any], table: str | None) -> str:
+    seconds = report["seconds"]
+    loss = "" if report["loss"] is None else f", loss {report['loss']:.6g}"
+    lines = [
+        f"read      {report['sentences']:,} sentences, {report['tokens']:,} tokens",
+        f"features  {report['attributes']:,} attributes, {report['labels']} labels "
+        f"({seconds['features']:.1f} s)",
+        f"training  {report['iterations']} iterations{loss} ({seconds['training']:.1f} s)",
+        f"          {report['outcome']}",
+        f"model     {report['model']}",
+    ]
+    return "\n".join(lines if table is None else [*lines, "", table])

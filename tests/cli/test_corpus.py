@@ -1,0 +1,117 @@
+"""Labelled files in all formats, names of columns, and the choice of templates."""
+
+import argparse
+import os
+
+import pytest
+
+from jaxseq.cli._columns import labelled_columns, unlabelled_columns
+from jaxseq.cli._corpus import read_corpus
+from jaxseq.cli._template_choice import choose_templates
+from jaxseq.text import CONLL2000, CONLL2003, GENE_MENTION, TOKEN_IDENTITY
+
+
+def read(path, text, **options):
+    path.write_text(text)
+    chosen = {"format": "conll", "columns": None, "delimiter": None, "scheme_to": None, **options}
+    return read_corpus(str(path), argparse.Namespace(**chosen))
+
+
+@pytest.mark.parametrize(
+    ("width", "names"),
+    [
+        (2, ("word", "label")),
+        (3, ("word", "pos", "label")),
+        (4, ("word", "pos", "chunk", "label")),
+    ],
+)
+def test_names_by_number(tmp_path, width, names):
+    corpus = read(tmp_path / "f", "-DOCSTART- -X-\n\n" + " ".join("abcd"[:width]) + "\n")
+    assert corpus.names == names == labelled_columns(width, None, "f")
+    assert corpus.labels == [["abcd"[width - 1]]]
+    assert corpus.sentences[0]["word"] == ("a",)
+
+
+def test_given_names_win(tmp_path):
+    corpus = read(tmp_path / "f", "a b c d e\n", columns=("x", None, "y", None, "z"))
+    assert corpus.sentences[0].columns == ("x", "y", "z")
+    assert corpus.labels == [["e"]]
+
+
+@pytest.mark.parametrize("given", [("word", None), ("label",), (None, "label")])
+def test_names_that_cannot_be(given):
+    with pytest.raises(ValueError, match="--columns: expected a name for the"):
+        labelled_columns(len(given), given, "f")
+
+
+def test_names_of_a_file_to_tag():
+    assert unlabelled_columns(2, None, ["word", "pos"], "f") == ("word", "pos")
+    assert unlabelled_columns(5, None, ["word"], "f") == ("word", "pos", "chunk", None, None)
+    assert unlabelled_columns(1, ("form", "label"), ["form"], "f") == ("form",)
+    with pytest.raises(ValueError, match="f: expected a column 'pos', since the model reads"):
+        unlabelled_columns(1, None, ["word", "pos"], "f")
+    with pytest.raises(ValueError, match="f: expected 4 columns"):
+        unlabelled_columns(2, ("a", "b", "c", "d"), ["a"], "f")
+
+
+def test_citations(tmp_path):
+    text = "<NEWREFERENCE>\n<title> On CRFs. </title> <date> 2001 </date>\n"
+    corpus = read(tmp_path / "f", text, format="citations")
+    assert corpus.sentences[0]["word"] == ("On", "CRFs", ".", "2001")
+    assert corpus.labels == [["title", "title", "title", "date"]]
+    corpus = read(tmp_path / "f", text, format="citations", scheme_to="IOBES")
+    assert corpus.labels == [["B-title", "I-title", "E-title", "S-date"]]
+
+
+def test_genetag_offers_no_parts_of_speech(tmp_path):
+    """They are missing just where a gene is, and would tell the label."""
+    text = "@@1 The/DT SNF1/NEWGENE gene/NEWGENE\n@@2 PKA/NEWGENE is/VB\n"
+    corpus = read(tmp_path / "f", text, format="genetag")
+    assert corpus.names == ("word", "label")
+    assert corpus.labels == [["O", "B-GENE", "I-GENE"], ["B-GENE", "O"]]
+    corpus = read(tmp_path / "f", text, format="genetag", scheme_to="IOBES")
+    assert corpus.labels == [["O", "B-GENE", "E-GENE"], ["S-GENE", "O"]]
+    with pytest.raises(ValueError, match="expected a column 'pos'"):
+        choose_templates("conll2000", corpus.names[:-1], "f")
+
+
+def test_a_question_mark_is_no_label_in_ads_only(tmp_path):
+    text = "sunny FEATURES\ncall ?\n"
+    corpus = read(tmp_path / "f", text, format="ads")
+    assert corpus.labels == [["FEATURES", None]]
+    with pytest.raises(ValueError, match="sentence 1: expected a label on every token"):
+        corpus.known_labels()
+    corpus = read(tmp_path / "f", text)
+    assert corpus.labels == corpus.known_labels() == [["FEATURES", "?"]]
+    with pytest.raises(ValueError, match="--scheme-to: expected labels of a scheme"):
+        read(tmp_path / "f", text, format="ads", scheme_to="IOB2")
+
+
+def test_columns_are_of_column_files(tmp_path):
+    with pytest.raises(ValueError, match="--columns: expected with --format conll only"):
+        read(tmp_path / "f", "a X\n", format="ads", columns=("word", "label"))
+
+
+def test_what_can_be_read_only_once_needs_names(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    options = argparse.Namespace(format="conll", columns=None, delimiter=None, scheme_to=None)
+    with pytest.raises(ValueError, match="expected a regular file, found a pipe or a device"):
+        read_corpus(str(tmp_path / "pipe"), options)
+
+
+def test_built_in_templates(tmp_path, monkeypatch):
+    columns = ("word", "pos", "chunk")
+    names = {"conll2000": CONLL2000, "conll2003": CONLL2003, "gene": GENE_MENTION}
+    for name, templates in {**names, "token": TOKEN_IDENTITY}.items():
+        assert choose_templates(name, columns, "f") is templates
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "token").write_text("pos[0]\n")  # a file of that name
+    assert choose_templates("token", columns, "f") is TOKEN_IDENTITY
+    assert choose_templates("./token", columns, "f").columns == ("pos",)
+
+
+def test_a_column_left_out_is_out_of_reach(tmp_path):
+    (tmp_path / "t").write_text("U00:%x[0,0]\nU01:%x[0,1]\n")
+    assert choose_templates(str(tmp_path / "t"), ("word", "pos"), "f").columns == ("word", "pos")
+    with pytest.raises(ValueError, match="f: expected a column '-'"):
+        choose_templates(str(tmp_path / "t"), ("word", None), "f")

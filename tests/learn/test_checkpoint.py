@@ -1,0 +1,124 @@
+"""Checkpoints come back as they were, and what is none of ours is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from jaxseq.learn._checkpoint import FORMAT, load_checkpoint, save_checkpoint
+
+
+class Pair(NamedTuple):
+    left: object
+    right: object
+
+
+TREE = {
+    "a": Pair(jnp.arange(6, dtype=jnp.float32).reshape(2, 3), jnp.zeros((0, 4))),
+    "b": [jnp.asarray(7, jnp.int32), jnp.array([True, False]), None],
+}
+EXTRA = {"iteration": 3, "values": [1.5, 2.0]}
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A saved checkpoint, alone in its folder."""
+    path = tmp_path / "checkpoint"
+    save_checkpoint(path, TREE, "this search", EXTRA)
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint"]
+    return path
+
+
+def blank(tree=TREE):
+    return jax.tree.map(jnp.zeros_like, tree)
+
+
+def test_round_trip(path):
+    tree, extra = load_checkpoint(path, blank(), "this search")
+    assert extra == EXTRA
+    assert jax.tree.structure(tree) == jax.tree.structure(TREE)
+    for got, want in zip(jax.tree.leaves(tree), jax.tree.leaves(TREE)):
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+
+
+def test_folders_are_made_and_files_replaced(tmp_path):
+    path = tmp_path / "new" / "folder" / "checkpoint"
+    for number in (1.0, 2.0):
+        save_checkpoint(str(path), [jnp.array(number)], "x")
+    tree, extra = load_checkpoint(str(path), [jnp.array(0.0)], "x")
+    assert (float(tree[0]), extra) == (2.0, None)
+    assert [file.name for file in path.parent.iterdir()] == ["checkpoint"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.9, 0.999])
+def test_truncated_files_are_refused(path, share):
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(ValueError, match="checkpoint: expected a checkpoint of jaxseq"):
+        load_checkpoint(path, blank(), "this search")
+
+
+@pytest.mark.parametrize("content", [b"B-NP\tI-NP\n" * 50, b"\x80\x04K\x01.", bytes(64)])
+def test_foreign_files_are_refused(path, content):
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="checkpoint: expected a checkpoint of jaxseq"):
+        load_checkpoint(path, blank(), "this search")
+
+
+@pytest.mark.parametrize("metadata", [None, {"format": "jaxseq checkpoint 0"}])
+def test_arrays_of_others_are_refused(path, metadata):
+    save_file(load_file(path), path, metadata)
+    with pytest.raises(ValueError, match=f"expected '{FORMAT}', got"):
+        load_checkpoint(path, blank(), "this search")
+
+
+def test_broken_extra_is_refused(path):
+    metadata = {"format": FORMAT, "about": "this search", "extra": json.dumps(EXTRA)[:-3]}
+    save_file(load_file(path), path, metadata)
+    with pytest.raises(ValueError, match="expected a checkpoint of jaxseq"):
+        load_checkpoint(path, blank(), "this search")
+
+
+def test_checkpoints_of_another_search_are_refused(path):
+    with pytest.raises(ValueError, match="expected a checkpoint of this very search"):
+        load_checkpoint(path, blank(), "that search")
+
+
+@pytest.mark.parametrize(
+    ("like", "message"),
+    [
+        ({**TREE, "a": Pair(jnp.zeros((3, 2), jnp.float32), TREE["a"].right)}, r"got float32 of"),
+        ({**TREE, "a": Pair(jnp.zeros((2, 3)), TREE["a"].right)}, "expected float64 of"),
+        ({**TREE, "c": jnp.zeros(1)}, "expected 5 arrays, got 4"),
+        ({"a": TREE["a"]}, "expected 2 arrays, got 4"),
+    ],
+)
+def test_trees_of_another_kind_are_refused(path, like, message):
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(path, like, "this search")
+
+
+def test_a_file_that_is_not_there_is_an_error_of_its_own(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load_checkpoint(tmp_path / "nothing", blank(), "this search")
+
+
+def test_a_failing_save_leaves_the_old_file_and_no_other(path, monkeypatch):
+    before = path.read_bytes()
+
+    def full(leaves, file, metadata):
+        file.write_bytes(b"half")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("safetensors.numpy.save_file", full)
+    with pytest.raises(OSError, match="no space"):
+        save_checkpoint(path, TREE, "this search", EXTRA)
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == ["checkpoint"]

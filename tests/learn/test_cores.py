@@ -1,0 +1,47 @@
+"""Functions on several cores give what they give on one."""
+
+from __future__ import annotations
+
+import threading
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxseq import map_on_cores
+
+
+@pytest.mark.parametrize("items", [[], [3], [3, 1, 2], list(range(20))])
+def test_results_come_in_the_order_of_the_items(items):
+    assert map_on_cores(lambda item: item * 10, iter(items)) == [item * 10 for item in items]
+
+
+def test_later_items_may_end_first():
+    done = threading.Event()
+
+    def run(item):
+        if item == 0:
+            assert done.wait(timeout=30)
+        else:
+            done.set()
+        return item
+
+    assert map_on_cores(run, [0, 1]) == [0, 1]
+
+
+@pytest.mark.parametrize("items", [[1], [0, 1, 2]])
+def test_exceptions_reach_the_caller(items):
+    def run(item):
+        if item == 1:
+            raise KeyError("item 1")
+        return item
+
+    with pytest.raises(KeyError, match="item 1"):
+        map_on_cores(run, items)
+
+
+def test_results_are_trees_that_are_ready():
+    double = jax.jit(lambda x: {"twice": x * 2})
+    found = map_on_cores(double, [jnp.full(3, float(i)) for i in range(3)])
+    assert [tree["twice"].tolist() for tree in found] == [[0.0] * 3, [2.0] * 3, [4.0] * 3]
+    assert all(tree["twice"].is_ready() for tree in found)
