@@ -7,7 +7,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -98,7 +98,9 @@ def open_output(path: str | None) -> Iterator[TextIO]:
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise ValueError(f"{path}: expected a file in a folder that exists, {folder} does not")
-    if not os.access(folder, os.W_OK):  # else the message would name a temporary file
-        raise ValueError(f"{path}: cannot be written, its folder is read-only for this user")
-    with open_to_replace(path) as file:
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(open_to_replace(path))
+        except OSError as error:  # it names a temporary file
+            raise ValueError(f"{path}: cannot be written: {error.strerror}") from error
         yield file

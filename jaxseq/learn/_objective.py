@@ -179,16 +179,27 @@ def score_gradient_with_pairs(
     return _by_scores(loss, by_node, by_pair, shard, by_weight)
 
 
-@jax.jit
-def weight_gradient(by_token: Float[Array, "slots p"], shard: Shard, spread: Spread) -> Array:
-    """The scatter: gradient by the learnt weights."""
-    table = _linear.spread_gradient(by_token, shard.ids, shard.values, spread.attributes)
-    return spread.from_table(table)
+@partial(jax.jit, donate_argnums=0, static_argnums=3)
+def weight_gradient(
+    scratch: Float[Array, "a1 p"], by_token: Float[Array, "slots p"], shard: Shard, attributes: int
+) -> Float[Array, "a1 p"]:
+    """The scatter: gradient by the table, written over a table that is no longer wanted."""
+    return _linear.spread_gradient(by_token, shard.ids, shard.values, attributes, scratch)
+
+
+@partial(jax.jit, donate_argnums=0)
+def _write_table(old: Array, weights: Array, spread: Spread) -> Array:
+    return spread.to_table(weights, old)
 
 
 @jax.jit
-def _tables(parameters: Parameters, spread: Spread, legal: Legal | None):
-    return spread.to_table(parameters.weights), mask_forbidden(parameters, legal)
+def _from_table(gradient: Array, spread: Spread) -> Array:
+    return spread.from_table(gradient)
+
+
+@jax.jit
+def _end_scores(parameters: Parameters, legal: Legal | None) -> tuple[Array, Array, Array]:
+    return mask_forbidden(parameters, legal)
 
 
 @jax.jit
@@ -213,19 +224,35 @@ class Objective:
         l2: the penalty is l2 / 2 times the sum of squares of all parameters.
         legal: transitions that may be used, or None for all.
 
-    `seconds` adds up where the time went, by the clock of the first shard.
+    `seconds` adds up where the time went, by the clock of the first shard. The tables of a call are
+    written over by the next: memory that is asked for anew each time costs as much in page faults
+    as the arithmetic on it.
     """
 
     def __init__(self, shards: list[Shard], spread: Spread, l2: float, legal: Legal | None = None):
         self.shards, self.spread, self.l2, self.legal = shards, spread, l2, legal
         self.seconds = {"gather": 0.0, "lattice": 0.0, "scatter": 0.0, "evaluations": 0.0}
+        self._table: Array | None = None
+        self._gradients: list[Array | None] = [None] * len(shards)
+
+    def _take_table(self, parameters: Parameters) -> Array:
+        """The table of these parameters."""
+        if self.spread.places is None:  # nothing to keep: it is the parameters, or made from them
+            return self.spread.to_table(parameters.weights)
+        old = self._table
+        if old is None or old.dtype != parameters.weights.dtype:
+            old = jnp.zeros(self.spread.shape, parameters.weights.dtype)
+        table = self._table = _write_table(old, parameters.weights, self.spread)
+        return table
 
     def __call__(self, parameters: Parameters) -> tuple[Array, Parameters]:
         began = time.perf_counter()
-        table, (edges, start, stop) = _tables(parameters, self.spread, self.legal)
+        table = self._take_table(parameters)
+        edges, start, stop = _end_scores(parameters, self.legal)
 
-        def on_shard(shard: Shard) -> tuple[Array, Parameters]:
-            clock = _Clock(self.seconds if shard is self.shards[0] else {})
+        def on_shard(index: int) -> tuple[Array, Parameters]:
+            shard = self.shards[index]
+            clock = _Clock(self.seconds if index == 0 else {})
             nodes = node_scores(table, start, stop, shard, self.spread.labels)
             clock.note("gather", nodes)
             if parameters.edge_weights is None or shard.edge_ids is None:
@@ -233,7 +260,12 @@ class Objective:
             else:
                 found = score_gradient_with_pairs(nodes, edges, parameters.edge_weights, shard)
             clock.note("lattice", found)
-            weights = weight_gradient(found.nodes, shard, self.spread)
+            scratch, self._gradients[index] = self._gradients[index], None
+            if scratch is None or scratch.dtype != found.nodes.dtype:
+                scratch = jnp.zeros(self.spread.shape, found.nodes.dtype)
+            by_table = weight_gradient(scratch, found.nodes, shard, self.spread.attributes)
+            self._gradients[index] = by_table
+            weights = _from_table(by_table, self.spread) if self.spread.sparse else by_table
             clock.note("scatter", weights)
             by_weight = found.edge_weights
             if by_weight is None and parameters.edge_weights is not None:
@@ -241,7 +273,7 @@ class Objective:
             gradient = Parameters(weights, found.transitions, found.start, found.stop, by_weight)
             return found.loss, gradient
 
-        parts = map_on_cores(on_shard, self.shards)
+        parts = map_on_cores(on_shard, range(len(self.shards)))
         found = jax.block_until_ready(_finish(parts, parameters, self.spread, self.l2))
         self.seconds["evaluations"] += time.perf_counter() - began
         return found

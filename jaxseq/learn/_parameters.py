@@ -51,6 +51,11 @@ class Spread(eqx.Module):
         """Of the table."""
         return self.attributes + 1, padded_labels(self.labels)
 
+    @property
+    def sparse(self) -> bool:
+        """Whether the learnt weights are other than the table itself."""
+        return self.places is not None or self.groups is not None
+
     def zeros(self, edge_attributes: int = 0, dtype=jnp.float32) -> Parameters:
         """Where the search starts."""
         s = self.labels
@@ -64,10 +69,15 @@ class Spread(eqx.Module):
         vector = jnp.zeros(s, dtype)
         return Parameters(weights, jnp.zeros((s, s), dtype), vector, vector, pairs)
 
-    def to_table(self, weights: Array) -> Float[Array, "a1 p"]:
-        """The table that the scores are summed from."""
+    def to_table(self, weights: Array, old: Array | None = None) -> Float[Array, "a1 p"]:
+        """The table that the scores are summed from.
+
+        `old` is a table of an earlier point, to be written over where a caller gives it away:
+        its zeros are right already.
+        """
         if self.places is not None:
-            flat = jnp.zeros(self.shape[0] * self.shape[1], weights.dtype)
+            flat = jnp.zeros(self.shape, weights.dtype) if old is None else old
+            flat = flat.reshape(-1)
             placed = flat.at[self.places].set(
                 weights, unique_indices=True, indices_are_sorted=True, mode="promise_in_bounds"
             )

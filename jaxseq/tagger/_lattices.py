@@ -93,7 +93,9 @@ def standard_layout(lengths: np.ndarray) -> Layout:
     longest = int(lengths.max(initial=1))
     width = max(128, 1 << max(longest - 1, 0).bit_length())
     needed = lay_out(lengths, 1, width=width).rows
-    rows = next((size for size in ROWS if size >= needed), ROWS[-1])
+    most = ROWS[-1] * 128 // width  # a single long sentence must not widen hundreds of rows
+    sizes = [size for size in ROWS if size <= max(1, most)]
+    rows = next((size for size in sizes if size >= needed), sizes[-1])
     layout = lay_out(lengths, -(-needed // rows), width=width)
     return dataclasses.replace(layout, rows=rows, sequences=rows * width)
 

@@ -176,7 +176,10 @@ def test_no_permission(place, run, monkeypatch):
     for argv, message in [
         (train("six"), "six: cannot be read or written: Permission denied"),
         (train("train.txt", "token", "folder/m"), "folder/m: expected a folder that can be"),
-        ([*TAG, "train.txt", "--out", "folder/x"], "folder/x: cannot be written"),
+        (
+            [*TAG, "train.txt", "--out", "folder/x"],
+            "folder/x: cannot be written: Permission denied",
+        ),
     ]:
         status, out, err = run(*argv)
         assert (status, out, err.count("\n")) == (2, "", 1)

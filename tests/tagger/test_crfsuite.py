@@ -132,7 +132,7 @@ def test_l1_training_ends_at_the_objective_of_crfsuite(tmp_path):
     _, loss = train_crfsuite(
         tmp_path / "m", marked, y, c1=0.7, c2=0.1, epsilon=1e-9, delta=1e-9, max_iterations=2000
     )
-    ours = jaxseq.CRFTagger(l1=0.7, l2=0.2, tolerance=1e-7, cores=1).fit(X, y)
+    ours = jaxseq.CRFTagger(l1=0.7, l2=0.2, weights="observed", tolerance=1e-7, cores=1).fit(X, y)
     assert ours.loss_ == pytest.approx(loss, rel=1e-4)
 
 

@@ -1,5 +1,6 @@
 """What is learnt: objectives by enumeration, partial labels, weights, warm starts, schemes."""
 
+import collections
 import itertools
 
 import numpy as np
@@ -152,12 +153,13 @@ def test_warm_start_takes_fewer_iterations_to_the_same_model(fitted):
     assert warm.loss_ == pytest.approx(fitted.loss_, rel=1e-5)
 
 
-@pytest.mark.parametrize("weights", ["observed", "tied"])
+@pytest.mark.parametrize("weights", ["mixed", "observed", "tied"])
 def test_warm_start_from_other_kinds_of_weights_ends_at_the_same_optimum(weights, fitted):
     cold = tagger(weights=weights).fit(X, Y)
     warm = tagger(weights=weights).fit(X, Y, warm_start_from=fitted)
     assert warm.loss_ == pytest.approx(cold.loss_, rel=1e-4)
     unseen = np.asarray(cold.model_.transitions) == 0
+    assert unseen.any() == (weights == "observed")
     assert not np.asarray(warm.model_.transitions)[unseen].any()
 
 
@@ -286,6 +288,24 @@ def test_observed_weights_are_those_of_pairs_that_occur():
     for i, before in enumerate("ABC"):
         for j, after in enumerate("ABC"):
             assert (found.model_.transitions[i, j] != 0) == ((before, after) in pairs)
+
+
+def test_mixed_weights_are_dense_for_frequent_attributes_and_observed_for_rare_ones():
+    found = tagger(weights="mixed").fit(X, Y)
+    pairs = [
+        (name, label)
+        for sentence, labels in zip(TOKENS, Y)
+        for token, label in zip(sentence, labels)
+        for name in token
+    ]
+    count = collections.Counter(name for name, _ in pairs)
+    assert min(count.values()) < 10 <= max(count.values())
+    weights = np.asarray(found.model_.weights)
+    for row, name in enumerate(found.extractor_.attribute_names()):
+        for column, label in enumerate("ABC"):
+            learnt = count[name] >= 10 or (name, label) in pairs
+            assert (weights[row, column] != 0) == learnt, (name, label)
+    assert np.asarray(found.model_.transitions).all()
 
 
 def test_dense_weights_are_all_used(fitted):

@@ -76,7 +76,8 @@ def test_labels_never_seen_in_training_count_as_wrong(fitted):
 
 
 def test_a_sentence_of_20000_tokens_trains_and_is_tagged():
-    """Measured on two shared cores, compiling included: training 3 s, tagging 3 s."""
+    """Measured on two busy cores, compiling included: training 7 s, tagging 1 s, marginals 2 s,
+    the best paths 2 s; tagging once more 0.03 s."""
     rng = np.random.default_rng(0)
     words = rng.choice(["u", "v", "w", "x"], 20_000).tolist()
     labels = [{"u": "A", "v": "B", "w": "C", "x": "A"}[word] for word in words]
