@@ -1,5 +1,7 @@
 """jaxseq: sequence labelling with few labels, in functional JAX."""
 
+from typing import Any as _Any
+
 from jaxseq.batch._cores import map_on_cores as map_on_cores
 from jaxseq.batch._functions import BatchCovariance as BatchCovariance
 from jaxseq.batch._functions import BatchEntropyGradient as BatchEntropyGradient
@@ -50,7 +52,7 @@ _LATER = {
 """Names loaded on first use: many programs never need them, and they take a while to load."""
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> _Any:
     if name not in _LATER:
         raise AttributeError(f"module 'jaxseq' has no attribute {name!r}")
     import importlib
