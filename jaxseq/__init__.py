@@ -44,6 +44,7 @@ from jaxseq.models._crf import CRF as CRF
 _LATER = {
     "CRFTagger": "jaxseq.tagger",
     "import_crfsuite": "jaxseq.tagger",
+    "learn": "jaxseq.learn",
     "load": "jaxseq.tagger",
     "metrics": "jaxseq.metrics",
     "text": "jaxseq.text",

@@ -64,12 +64,11 @@ def spread_gradient(
     ids: Int[Array, "n k"],
     values: Float[Array, "n k"] | None,
     attributes: int,
-    scratch: Float[Array, "a1 p"] | None = None,
+    start: Float[Array, "a1 p"] | None = None,
 ) -> Float[Array, "a1 p"]:
     """The transpose of `sum_weights`: what each weight gets from the gradient by scores.
 
-    The row of zeros gets nothing. `scratch` is a table to write over, where a caller gives one
-    away. Cost O(n k p).
+    The row of zeros gets nothing. `start` is a table to add it to. Cost O(n k p).
     """
 
     def add(table: Array, column: Array, value: Array | None) -> Array:
@@ -77,9 +76,9 @@ def spread_gradient(
         return table.at[column].add(rows, mode="promise_in_bounds")
 
     lead, lead_values, rest = _columns(ids, values, min(UNROLLED, ids.shape[1]))
-    table = jnp.zeros((attributes + 1, by_token.shape[1]), by_token.dtype)
-    if scratch is not None:
-        table = scratch.at[:].set(0)
+    table = start
+    if table is None:
+        table = jnp.zeros((attributes + 1, by_token.shape[1]), by_token.dtype)
     for k in range(lead.shape[1]):
         table = add(table, lead[:, k], None if lead_values is None else lead_values[:, k])
     if ids.shape[1] > UNROLLED:

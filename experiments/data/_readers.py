@@ -1,0 +1,92 @@
+"""Sentences of the corpora, each with the columns "word" and, where they are known, others.
+
+Everywhere the labels are in the column "label"; spans are in IOB2. Unlabelled parts have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from jaxseq.text import (
+    Sentence,
+    read_ads,
+    read_citations,
+    read_conll,
+    read_genetag,
+    read_plain,
+    tokenize_citation,
+)
+
+UNKNOWN = "_"
+
+
+def read_real(corpus: str, split: str, folder: Path) -> list[Sentence]:
+    """A part of a corpus from the data folder."""
+    return _READERS[corpus](folder / corpus, split)
+
+
+def generate(stand_in: str, corpus: str, split: str, count: int, seed: int) -> list[Sentence]:
+    """Sentences of the generator that stands in for a part of a corpus."""
+    from experiments import corpora
+
+    sentences = getattr(corpora, stand_in)(count, seed=seed)
+    if split == "unlabelled":
+        return [Sentence({"word": sentence["word"]}) for sentence in sentences]
+    if corpus == "conll2003":
+        return [_with_chunks(sentence) for sentence in sentences]
+    return sentences
+
+
+def _with_chunks(sentence: Sentence) -> Sentence:
+    """The column that CoNLL-2003 has and gene mentions have not."""
+    chunks = [UNKNOWN] * len(sentence)
+    return Sentence(
+        {
+            "word": sentence["word"],
+            "pos": sentence["pos"],
+            "chunk": chunks,
+            "label": sentence["label"],
+        }
+    )
+
+
+def _conll2000(folder: Path, split: str) -> list[Sentence]:
+    return read_conll(folder / f"{split}.txt", ["word", "pos", "label"])
+
+
+def _conll2003(folder: Path, split: str) -> list[Sentence]:
+    file = {"train": "eng.train", "dev": "eng.testa", "test": "eng.testb"}[split]
+    return read_conll(folder / file, ["word", "pos", "chunk", "label"], scheme_to="IOB2")
+
+
+def _citations(folder: Path, split: str) -> list[Sentence]:
+    if split == "labelled":
+        return read_citations(folder / "tagged_references.txt")
+    return read_plain(folder / "unlabeled.txt", tokenize=tokenize_citation)
+
+
+def _ads(folder: Path, split: str) -> list[Sentence]:
+    if split == "unlabelled":
+        return [ad.without("label") for ad in read_ads(folder / "unlabeled.txt")]
+    return read_ads(folder / f"{split}.txt")
+
+
+def _genetag(folder: Path, split: str) -> list[Sentence]:
+    part = folder / split
+    return read_genetag(part / "TAGGED_GENE_CORPUS", gold=part / "Gold.format")
+
+
+def _bc2gm(folder: Path, split: str) -> list[Sentence]:
+    file = {"train": "train.tsv", "dev": "devel.tsv", "test": "test.tsv"}[split]
+    return read_conll(folder / file, ["word", "label"], delimiter="\t")
+
+
+_READERS: dict[str, Callable[[Path, str], list[Sentence]]] = {
+    "conll2000": _conll2000,
+    "conll2003": _conll2003,
+    "citations": _citations,
+    "ads": _ads,
+    "genetag": _genetag,
+    "bc2gm": _bc2gm,
+}
