@@ -32,7 +32,7 @@ def report(results: list[dict[str, Any]], expected: dict[str, Any], config: Any)
 
 def _agreement(parts: dict[str, list[dict[str, Any]]]) -> str:
     rows = []
-    for part, where in (("agreement", "random chains"), ("real agreement", "real sentences")):
+    for part, where in (("agreement", "random chains"), ("real agreement", "sentences")):
         lines = [line["result"] for line in parts.get(part, [])]
         if lines:
             names = list(lines[0]["relative_error_below"])

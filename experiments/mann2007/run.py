@@ -251,8 +251,8 @@ def _growth(config: Config, algorithm: str, axis: str) -> dict[str, Any]:
 
 
 def _spans(config: Config, data: Any) -> dict[str, Any]:
-    """The stretch of each sentence that is most uncertain for its length, and how often the
-    model's labels are wrong there and elsewhere."""
+    """The stretch of each sentence that is most uncertain, and how often the model's labels are
+    wrong there and elsewhere."""
     tagger = _trained(config, data)
     sentences = data.corpus("conll2000", "test", config.span_sentences)
     predicted = tagger.predict(sentences)
@@ -260,7 +260,8 @@ def _spans(config: Config, data: Any) -> dict[str, Any]:
     for sentence, labels in zip(sentences, predicted):
         if not len(sentence):
             continue
-        start, stop, nats, whole = _most_uncertain(_chain(tagger, sentence), config.span_width)
+        ids = tagger.extractor_.transform([sentence]).ids
+        start, stop, nats, whole = _most_uncertain(tagger.model_, ids, config.span_width)
         wrong = [a != b for a, b in zip(labels, sentence["label"])]
         inside, outside = inside + stop - start, outside + len(wrong) - (stop - start)
         wrong_inside += sum(wrong[start:stop])
@@ -284,22 +285,25 @@ def _spans(config: Config, data: Any) -> dict[str, Any]:
     }
 
 
-def _most_uncertain(chain: jaxseq.Chain, width: int) -> tuple[int, int, float, float]:
-    """Start, stop and entropy of the span of at most `width` words with most nats a word."""
-    n = chain.num_positions
+def _most_uncertain(
+    model: jaxseq.CRF, ids: np.ndarray, width: int
+) -> tuple[int, int, float, float]:
+    """Start, stop and entropy of the stretch of `width` words (or of all, where there are fewer)
+    whose labels have most entropy; and the entropy of the whole sentence."""
+    n = len(ids)
+    width = min(width, n)
     padded = 1 << max(3, (n - 1).bit_length())  # few shapes
-    nodes = jnp.pad(chain.nodes, ((0, padded - n), (0, 0)))
-    spans = [(a, b) for a in range(n) for b in range(a + 1, min(a + width, n) + 1)]
-    room = padded * width
-    starts, stops = (np.array(ends + (0,) * (room - len(ends)), np.int32) for ends in zip(*spans))
-    found, whole = _span_entropies(jaxseq.Chain(nodes, chain.edges, n), starts, stops)
-    nats = np.asarray(found)[: len(spans)]
-    # A word alone first; a longer span must beat it by more than rounding.
-    best = int(np.argmax(np.round(nats / np.array([b - a for a, b in spans]), 5)))
-    return *spans[best], float(nats[best]), float(whole)
+    ids = np.pad(ids, ((0, padded - n), (0, 0)), constant_values=-1)
+    entropies, whole = _span_entropies(model, ids, n, width)
+    entropies = np.asarray(entropies)[: n - width + 1]
+    start = int(np.argmax(entropies))
+    return start, start + width, float(entropies[start]), float(whole)
 
 
 @jax.jit
-def _span_entropies(chain: jaxseq.Chain, starts: jax.Array, stops: jax.Array):
-    each = jax.vmap(lambda start, stop: jaxseq.span_entropy(chain, start, stop))
-    return each(starts, stops), jaxseq.entropy(chain)
+def _span_entropies(model: jaxseq.CRF, ids: jax.Array, n: jax.Array, width: jax.Array):
+    """Entropy of the span from each position on, and of the sentence."""
+    chain = model.chain(ids, length=n)
+    starts = jnp.minimum(jnp.arange(ids.shape[0]), n - width)
+    each = jax.vmap(lambda start: jaxseq.span_entropy(chain, start, start + width))
+    return each(starts), jaxseq.entropy(chain)
