@@ -35,14 +35,10 @@ def require_rereadable(path: str, why: str) -> None:
 
 def require_model_place(path: str) -> None:
     """ValueError unless a model can be saved there: training may take hours before it is."""
+    from jaxseq.tagger._store import check_replaceable
+
     place = Path(path)
-    if place.exists():
-        if not place.is_dir():
-            raise ValueError(f"{path}: expected a folder for the model, found a file")
-        if any(place.iterdir()) and not (place / "model.json").exists():
-            raise ValueError(
-                f"{path}: expected no folder, an empty one or an older model, found other files"
-            )
+    check_replaceable(place)
     folder = place.absolute().parent
     while not folder.exists():
         folder = folder.parent

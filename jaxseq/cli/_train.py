@@ -7,6 +7,7 @@ import json
 import math
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from jaxseq.cli._corpus import Corpus, add_corpus_options, read_corpus
@@ -47,17 +48,17 @@ def _add_search_options(add: Any) -> None:
     add("--max-iterations", type=int, default=500, metavar="N", help="of L-BFGS, at most (500)")
     add(
         "--weights",
-        choices=("observed", "dense", "tied"),
-        default="observed",
-        help="which pairs of attribute and label have a weight (observed)",
+        choices=("mixed", "observed", "dense", "tied"),
+        default="mixed",
+        help="which pairs of attribute and label have a weight (mixed)",
     )
     add("--cutoff", type=int, default=1, metavar="N", help="ignore attributes rarer than this (1)")
     add("--scheme", metavar="IOB2", help="forbid label sequences that this scheme does not allow")
     add("--algorithm", choices=("lbfgs", "adamw", "sgd"), default="lbfgs", help="(lbfgs)")
     add("--seed", type=int, default=0, metavar="N", help="of the order of mini-batches (0)")
     add("--epochs", type=int, default=20, metavar="N", help="of adamw and sgd (20)")
-    add("--batch-size", type=int, default=256, metavar="N", help="sentences, adamw and sgd (256)")
-    add("--learning-rate", type=float, default=0.05, metavar="X", help="of adamw and sgd (0.05)")
+    add("--batch-size", type=int, default=64, metavar="N", help="sentences, adamw and sgd (64)")
+    add("--learning-rate", type=float, metavar="X", help="of adamw and sgd")
     add("--checkpoint", metavar="FILE", help="keep the unfinished search here, and go on from it")
     add("--warm-start", metavar="DIR", help="begin with the weights of this model")
     add("--cores", type=int, metavar="N", help="threads to train with (all)")
@@ -67,8 +68,13 @@ def _run(options: argparse.Namespace) -> int:
     from jaxseq.tagger import CRFTagger, load
 
     require_model_place(options.out)
-    if options.checkpoint is not None and os.path.isdir(options.checkpoint):
-        raise ValueError(f"{options.checkpoint}: expected a file, found a folder")
+    if options.checkpoint is not None:
+        if os.path.isdir(options.checkpoint):
+            raise ValueError(f"{options.checkpoint}: expected a file, found a folder")
+        if Path(options.out).resolve() in Path(options.checkpoint).resolve().parents:
+            raise ValueError(
+                f"{options.checkpoint}: expected a file outside of the model's folder {options.out}"
+            )
     train = read_corpus(options.train, options, scheme=options.scheme)
     templates = choose_templates(options.templates, train.names[:-1], options.train)
     dev = dev_labels = None

@@ -175,7 +175,7 @@ def minimise(
     objective: Callable[[Tree], tuple[Array, Tree]],
     start: Tree | State,
     settings: Settings = Settings(),  # noqa: B008 - an immutable tuple
-    watch: Callable[[State], None] = lambda state: None,
+    watch: Callable[[State], bool | None] = lambda state: None,
 ) -> tuple[State, Outcome]:
     """Search for the minimum of ``objective(p)[0] + l1 · ‖p‖₁``.
 
@@ -189,8 +189,8 @@ def minimise(
             place: a state can be gone on from once, and the one that `watch` sees is used up by
             the next iteration.
         settings: when to stop.
-        watch: called with the state after every iteration. A `KeyboardInterrupt`, there or
-            anywhere else, ends the search with the last completed iteration.
+        watch: called with the state after every iteration; ends the search by returning True. A
+            `KeyboardInterrupt`, there or anywhere else, ends it with the last completed iteration.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -211,7 +211,8 @@ def minimise(
                 state, retried = _with_fresh_memory(state, settings), True
                 continue
             state, retried = following, False
-            watch(state)
+            if watch(state):
+                return state, Outcome.INTERRUPTED
     except KeyboardInterrupt:
         return _with_fresh_memory(state, settings), Outcome.INTERRUPTED
     return state, outcome

@@ -65,7 +65,7 @@ def descend(
     objective: Callable[[Any, int], tuple[Array, Any]],
     start: Any,
     settings: StochasticSettings,
-    watch: Callable[[StochasticState], None] = lambda state: None,
+    watch: Callable[[StochasticState], bool | None] = lambda state: None,
 ) -> tuple[StochasticState, Outcome]:
     """Minimise the mean of ``objective(parameters, batch)`` over batches, plus the penalties.
 
@@ -77,7 +77,7 @@ def descend(
         objective: summed loss of one batch, and its gradient.
         start: parameters, or the `StochasticState` after some epoch to go on from.
         settings: see there.
-        watch: called after every epoch.
+        watch: called after every epoch; ends the descent by returning True.
     """
     optimiser, schedule = _optimiser(settings), _schedule(settings)
     share = settings.batches / settings.sentences
@@ -109,7 +109,8 @@ def descend(
                 parameters, memory = update(parameters, memory, gradient, step)
                 total += float(loss)
             state = StochasticState(parameters, memory, epoch + 1, (total,))
-            watch(state)
+            if watch(state):
+                return state, Outcome.INTERRUPTED
     except KeyboardInterrupt:
         return state, Outcome.INTERRUPTED
     return state, Outcome.MAX_ITERATIONS

@@ -85,7 +85,8 @@ class SpanScores:
             f"found: {all_types.predicted} phrases; correct: {all_types.tp}."
         ]
         if self.tokens:
-            lines += [f"accuracy: {100 * self.accuracy:6.2f}%; {_ratios(all_types)}"]
+            accuracy = 100 * self.correct_tokens / self.tokens
+            lines += [f"accuracy: {accuracy:6.2f}%; {_ratios(all_types)}"]
         for kind, counts in self.by_type.items():
             lines += [f"{kind:>17}: {_ratios(counts)}  {counts.predicted}"]
         return "\n".join(lines)
@@ -151,7 +152,8 @@ def span_scores(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]
 
 
 def _ratios(counts: SpanCounts) -> str:
-    return (
-        f"precision: {100 * counts.precision:6.2f}%; recall: {100 * counts.recall:6.2f}%; "
-        f"FB1: {100 * counts.f1:6.2f}"
-    )
+    # In the order of conlleval's own arithmetic: at ties it decides the last digit.
+    precision = 100 * counts.tp / counts.predicted if counts.predicted else 0.0
+    recall = 100 * counts.tp / counts.gold if counts.gold else 0.0
+    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    return f"precision: {precision:6.2f}%; recall: {recall:6.2f}%; FB1: {f1:6.2f}"

@@ -16,6 +16,7 @@ import numpy as np
 from jaxseq.learn import _lbfgs, _stochastic
 from jaxseq.learn._checkpoint import load_checkpoint, save_checkpoint
 from jaxseq.learn._corpus import EncodedLabels, ShardMaker, lay_out
+from jaxseq.learn._interrupts import interrupts_deferred
 from jaxseq.learn._lbfgs import Outcome, Settings
 from jaxseq.learn._objective import Objective
 from jaxseq.learn._parameters import Legal, Parameters, Spread, WeightSet, observed_places
@@ -137,14 +138,19 @@ def _search_all_at_once(problem: Problem, plan: Plan, start: Parameters, spread:
     first = time.perf_counter() - clock
     objective.seconds = dict.fromkeys(objective.seconds, 0.0)
     begun = _resumed(plan, begun, about)
-    with progress_bar("training", plan.settings.max_iterations, plan.progress) as tick:
+    bar = progress_bar("training", plan.settings.max_iterations, plan.progress)
+    with bar as tick, interrupts_deferred() as pressed:
 
-        def watch(state: _lbfgs.State) -> None:
+        def watch(state: _lbfgs.State) -> bool:
             tick(state.iteration, state.values[-1])
-            _keep(plan, state, about)
+            if state.iteration % plan.checkpoint_every == 0:
+                _keep(plan, state, about)
+            return pressed()
 
         state, outcome = _lbfgs.minimise(objective, begun, plan.settings, watch)
-    _finish_checkpoint(plan, outcome)
+    # Without its memory a state cannot be gone on from exactly: better an earlier one on disk.
+    intact = bool(np.asarray(state.memory.count) > 0)
+    _finish_checkpoint(plan, outcome, state if intact else None, about)
     seconds = {"first evaluation, compiling": first, **objective.seconds}
     seconds["optimiser"] = time.perf_counter() - clock - first - seconds["evaluations"]
     loss = state.values[-1]
@@ -174,15 +180,19 @@ def _search_by_batches(problem: Problem, plan: Plan, start: Parameters, spread: 
     )
     about = _fingerprint(problem, plan, start)
     begun = _resumed(plan, _stochastic.begin(start, settings), about)
-    with progress_bar("training", plan.epochs, plan.progress) as tick:
+    bar = progress_bar("training", plan.epochs, plan.progress)
+    with bar as tick, interrupts_deferred() as pressed:
 
-        def watch(state: _stochastic.StochasticState) -> None:
-            _check_possible(state.values[-1])
+        def watch(state: _stochastic.StochasticState) -> bool:
+            _check_finite(state.values[-1], problem)
             tick(state.iteration, state.values[-1])
-            _keep(plan, state, about)
+            if state.iteration < plan.epochs:
+                _keep(plan, state, about)
+            return pressed() and state.iteration < plan.epochs
 
         state, outcome = _stochastic.descend(objective, begun, settings, watch)
-    _finish_checkpoint(plan, outcome)
+    finished = state.iteration >= plan.epochs
+    _finish_checkpoint(plan, Outcome.CONVERGED_VALUE if finished else outcome, state, about)
     loss = state.values[-1] if state.values else float("nan")
     evaluations = state.iteration * maker.num_shards
     return Fitted(state.parameters, outcome, state.iteration, evaluations, loss, {})
@@ -192,6 +202,16 @@ def _shard_maker(problem: Problem, layout) -> ShardMaker:
     return ShardMaker(
         layout, problem.features, problem.attributes, problem.labels, problem.sentence_weights
     )
+
+
+def _check_finite(loss: float, problem: Problem) -> None:
+    """Of mini-batches: the steps may be too long as well."""
+    if problem.labels.allowed is not None or problem.legal is not None:
+        _check_possible(loss)
+    if not np.isfinite(loss):
+        raise ValueError(
+            f"learning_rate: expected one at which the loss falls, got a loss of {loss}; try less"
+        )
 
 
 def _check_possible(loss: float) -> None:
@@ -237,17 +257,18 @@ def _arrays_of(state: Any) -> dict[str, Any]:
 
 
 def _keep(plan: Plan, state: Any, about: str) -> None:
-    if plan.checkpoint is None or state.iteration % plan.checkpoint_every:
+    if plan.checkpoint is None:
         return
     names = ("value", "iteration", "values", "evaluations")
     extra = {name: getattr(state, name) for name in names if hasattr(state, name)}
     save_checkpoint(plan.checkpoint, _arrays_of(state), about, extra)
 
 
-def _finish_checkpoint(plan: Plan, outcome: Outcome) -> None:
+def _finish_checkpoint(plan: Plan, outcome: Outcome, state: Any | None, about: str) -> None:
     """A search that is over leaves none; one that was interrupted or cut short does."""
-    if plan.checkpoint is not None and outcome not in (
-        Outcome.INTERRUPTED,
-        Outcome.MAX_ITERATIONS,
-    ):
+    if plan.checkpoint is None:
+        return
+    if outcome not in (Outcome.INTERRUPTED, Outcome.MAX_ITERATIONS):
         Path(plan.checkpoint).unlink(missing_ok=True)
+    elif state is not None:
+        _keep(plan, state, about)

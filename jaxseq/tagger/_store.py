@@ -34,7 +34,7 @@ def save(tagger: CRFTagger, path: str | os.PathLike[str]) -> None:
     from safetensors.numpy import save as to_bytes
 
     path = Path(path)
-    _check_replaceable(path)
+    check_replaceable(path)
     model, (features, arrays) = tagger.model_, tagger.extractor_.state()
     arrays = {f"features.{name}": np.ascontiguousarray(array) for name, array in arrays.items()}
     arrays |= _pack_weights(np.asarray(model.weights))
@@ -62,7 +62,7 @@ def save(tagger: CRFTagger, path: str | os.PathLike[str]) -> None:
     _write_folder(path, {ARRAYS: data, ABOUT: f"{text}\n".encode()})
 
 
-def _check_replaceable(path: Path) -> None:
+def check_replaceable(path: Path) -> None:
     """ValueError where writing would destroy something other than an older model."""
     if not path.exists() and not path.is_symlink():
         return
@@ -109,24 +109,23 @@ def _pack_weights(weights: np.ndarray) -> dict[str, np.ndarray]:
 
 def _write_folder(path: Path, files: dict[str, bytes]) -> None:
     """All files, under a temporary name until they are complete."""
+    path = path.absolute()  # "." has a name, too
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    old = temporary / "old"
     try:
+        new = temporary / "new"
+        new.mkdir(mode=0o755)
         for name, data in files.items():
-            (temporary / name).write_bytes(data)
-        temporary.chmod(0o755)
+            (new / name).write_bytes(data)
         if path.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-            os.replace(path, old / "model")
-            try:
-                os.replace(temporary, path)
-            except BaseException:
-                os.replace(old / "model", path)
-                raise
-            finally:
-                shutil.rmtree(old)
-        else:
-            os.replace(temporary, path)
+            os.replace(path, old)
+        try:
+            os.replace(new, path)
+        except BaseException:
+            if old.exists():
+                os.replace(old, path)
+            raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -28,6 +28,8 @@ from jaxseq.tagger._labels import (
 from jaxseq.tagger._warm_start import carry_over
 from jaxseq.text import DictExtractor, FeatureExtractor, TemplateExtractor, Templates, TokenFeatures
 
+LEARNING_RATES = {"adamw": 0.05, "sgd": 0.5}
+
 
 class CRFTagger(BaseEstimator):
     r"""A linear-chain conditional random field for tagging, with scikit-learn's interface.
@@ -51,19 +53,22 @@ class CRFTagger(BaseEstimator):
             training and in prediction. None forbids nothing.
         algorithm: ``"lbfgs"``; or ``"adamw"`` and ``"sgd"`` by mini-batches, of which only one at
             a time is on the device.
-        epochs, batch_size, learning_rate: of the mini-batch algorithms; sentences in a batch.
+        epochs, batch_size, learning_rate: of the mini-batch algorithms; about so many sentences in
+            a batch; None takes a rate that suits the algorithm.
         tolerance: stop when ten iterations improve the objective by less than this part of it.
         memory_size: steps that L-BFGS remembers.
         cores: threads to train with; None takes all. The sum over sentences is in another order
             with another number, so that the last digits of the weights depend on it.
         progress: show a progress bar; None shows it on a terminal.
         checkpoint: a file to keep the unfinished search in, every `checkpoint_every` iterations (or
-            epochs). If the file is there when `fit` starts, the search goes on from it, with the
-            same result as if it had never stopped. It is removed when the search has converged.
+            every epoch), and when it ends early. If the file is there when `fit` starts, the search
+            goes on from it, with the same result as if it had never stopped. It is removed when
+            the search is over.
 
     Attributes:
         classes_: the labels, sorted. model_: the `jaxseq.CRF`. extractor_: the features.
-        loss_: the objective reached. n_iter_, n_evaluations_: iterations, and passes over the data.
+        loss_: the objective reached (by mini-batches: the loss summed over the last epoch, without
+        penalties). n_iter_, n_evaluations_: iterations, and passes over the data.
         outcome_: why the search ended, in words. seconds_: where the time of `fit` went.
 
     Example:
@@ -92,8 +97,8 @@ class CRFTagger(BaseEstimator):
         scheme: str | None = None,
         algorithm: Literal["lbfgs", "adamw", "sgd"] = "lbfgs",
         epochs: int = 20,
-        batch_size: int = 256,
-        learning_rate: float = 0.05,
+        batch_size: int = 64,
+        learning_rate: float | None = None,
         tolerance: float = 1e-5,
         memory_size: int = 6,
         cores: int | None = None,
@@ -142,7 +147,8 @@ class CRFTagger(BaseEstimator):
                 labels that it shares with the new data.
 
         Returns:
-            The tagger itself. After Ctrl-C it holds the best model so far.
+            The tagger itself. After Ctrl-C it holds the model of the iteration that was then under
+            way; a second Ctrl-C does not wait for that.
         """
         plan = self._plan()
         began = time.perf_counter()
@@ -169,6 +175,10 @@ class CRFTagger(BaseEstimator):
         spread = make_spread(problem, plan.weights)
         start = None
         if warm_start_from is not None:
+            if not isinstance(warm_start_from, CRFTagger):
+                raise ValueError(
+                    f"warm_start_from: expected a trained CRFTagger, got {warm_start_from!r:.60}"
+                )
             check_is_fitted(warm_start_from, "model_")
             start = spread.parameters(carry_over(warm_start_from, extractor, classes))
         found = search(problem, plan, start, spread)
@@ -185,7 +195,7 @@ class CRFTagger(BaseEstimator):
     def _new_extractor(self) -> FeatureExtractor:
         if self.templates is None:
             return DictExtractor(cutoff=self.cutoff)
-        if isinstance(self.templates, str) or not isinstance(self.templates, Templates | Iterable):
+        if isinstance(self.templates, str) or not isinstance(self.templates, Templates | Sequence):
             raise ValueError(
                 f"templates: expected a list of templates, a Templates or None, got "
                 f"{self.templates!r:.60}"
@@ -193,8 +203,12 @@ class CRFTagger(BaseEstimator):
         return TemplateExtractor(self.templates, cutoff=self.cutoff)
 
     def _plan(self) -> Plan:
-        for name in ("l1", "l2", "tolerance", "learning_rate"):
+        rate = self.learning_rate
+        if rate is None:
+            rate = LEARNING_RATES.get(self.algorithm, 0.0)
+        for name in ("l1", "l2", "tolerance"):
             _check_number(name, getattr(self, name), 0, numbers.Real)
+        _check_number("learning_rate", rate, 0, numbers.Real)
         counts = ("max_iterations", "epochs", "batch_size", "memory_size", "checkpoint_every")
         for name, low in {"seed": 0, **dict.fromkeys(counts, 1)}.items():
             _check_number(name, getattr(self, name), low, numbers.Integral)
@@ -224,7 +238,7 @@ class CRFTagger(BaseEstimator):
             l2=float(self.l2),
             epochs=int(self.epochs),
             batch_size=int(self.batch_size),
-            learning_rate=float(self.learning_rate),
+            learning_rate=float(rate),
             seed=int(self.seed),
             cores=int(self.cores or os.cpu_count() or 1),
             progress=self.progress,
@@ -239,15 +253,23 @@ class CRFTagger(BaseEstimator):
         return self.extractor_.transform(_check_sentences(X))
 
     def predict(self, X: Iterable[Any]) -> list[list[str]]:
-        """The most probable labelling of each sentence (Viterbi)."""
+        """The most probable labelling of each sentence (Viterbi).
+
+        Raises:
+            ValueError: for a sentence that has no legal labelling, as under IOBES one word has
+                none where the training data has no S.
+        """
         features = self._features(X)
-        labels = self.classes_[_lattices.best_labels(self.model_, features)].tolist()
-        return _split(labels, features.lengths)
+        best = _lattices.best_labels(self.model_, features)
+        _check_possible(best >= 0, features.lengths)
+        return _split(self.classes_[best].tolist(), features.lengths)
 
     def predict_proba(self, X: Iterable[Any]) -> list[np.ndarray]:
         """The probability of each label at each token: [n, labels], columns as in `classes_`."""
         features = self._features(X)
-        return _split(_lattices.node_marginals(self.model_, features), features.lengths)
+        found = _lattices.node_marginals(self.model_, features)
+        _check_possible(found.sum(1) > 0, features.lengths)
+        return _split(found, features.lengths)
 
     def predict_marginals(self, X: Iterable[Any]) -> list[list[dict[str, float]]]:
         """As `predict_proba`, a dict from label to probability for each token."""
@@ -258,7 +280,8 @@ class CRFTagger(BaseEstimator):
     def predict_k_best(self, X: Iterable[Any], k: int) -> list[list[tuple[list[str], float]]]:
         """The k most probable labellings of each sentence with their log-probabilities.
 
-        Best first; fewer than k where fewer are possible.
+        Best first; fewer than k where fewer are possible. Log-probabilities are differences of
+        float32 scores: in sentences of thousands of words, neighbours may print alike.
         """
         features = self._features(X)
         found = []
@@ -298,6 +321,7 @@ class CRFTagger(BaseEstimator):
         classes = self.classes_.tolist()
         if label not in classes:
             raise ValueError(f"label: expected one of {classes}, got {label!r}")
+        _check_number("count", count, 0, numbers.Integral)
         column = np.asarray(self.model_.weights[:, classes.index(label)])
         names = self.extractor_.attribute_names()
         return [(names[i], float(column[i])) for i in np.argsort(-column, kind="stable")[:count]]
@@ -305,6 +329,7 @@ class CRFTagger(BaseEstimator):
     def top_transitions(self, count: int = 20) -> list[tuple[str, str, float]]:
         """The transitions with the largest weights: (from, to, weight)."""
         check_is_fitted(self, "model_")
+        _check_number("count", count, 0, numbers.Integral)
         scores = np.asarray(self.model_.transitions)
         order = np.argsort(-scores, axis=None, kind="stable")[:count]
         pairs = (divmod(int(index), len(scores)) for index in order)
@@ -322,6 +347,17 @@ class CRFTagger(BaseEstimator):
 
         check_is_fitted(self, "model_")
         save(self, path)
+
+
+def _check_possible(possible: np.ndarray, lengths: np.ndarray) -> None:
+    """ValueError for the first sentence with a token that can have no label at all."""
+    if not possible.all():
+        token = int(np.flatnonzero(~possible)[0])
+        sentence = int(np.searchsorted(np.cumsum(lengths), token, side="right"))
+        raise ValueError(
+            f"X[{sentence}]: expected a sentence that the scheme gives at least one labelling, "
+            f"got one of {int(lengths[sentence])} tokens with none"
+        )
 
 
 def _check_sentences(X: Iterable[Any]) -> Iterable[Any]:

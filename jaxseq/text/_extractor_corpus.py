@@ -83,6 +83,8 @@ def read_corpus(
 def _columns_of(sentence: Any, index: int) -> Sentence | Mapping[str, Any]:
     if isinstance(sentence, (Sentence, Mapping)):
         return sentence
+    if isinstance(sentence, np.ndarray) and sentence.ndim == 1:
+        sentence = sentence.tolist()
     if isinstance(sentence, Sequence) and not isinstance(sentence, (str, bytes)):
         return {ONLY_COLUMN: sentence}
     raise ValueError(

@@ -133,13 +133,12 @@ def test_warm_start_begins_where_the_older_model_ended(toy, tmp_path, succeed):
 
 def test_a_checkpoint_is_of_one_search(toy, tmp_path, run, succeed):
     kept = tmp_path / "kept"
-    more = ["--algorithm", "adamw", "--epochs", 25, "--checkpoint", kept]
-    report = json.loads(succeed(*train(toy, tmp_path / "a", *more, "--json")))
-    assert report["iterations"] == 25
+    more = ["--checkpoint", kept, "--l2", "0.001"]
+    report = json.loads(
+        succeed(*train(toy, tmp_path / "a", *more, "--max-iterations", 3, "--json"))
+    )
+    assert report["iterations"] == 3
     assert kept.exists()
-    succeed(*train(toy, tmp_path / "b", *more, "--quiet"))  # goes on from the end
-    for file in ("model.json", "model.safetensors"):
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     status, _, err = run(*train(toy, tmp_path / "c", *more, "--l2", 2))
     assert status == 2
     assert f"{kept}: expected a checkpoint of this very search" in err
@@ -189,3 +188,29 @@ def test_same_command_same_bytes(toy, tmp_path, succeed):
         succeed(*train(toy, tmp_path / name, "--quiet"))
     for file in ("model.json", "model.safetensors"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_defaults_are_those_of_the_tagger(toy, tmp_path, succeed):
+    given = ["train", "--train", toy / "train.txt", "--templates", toy / "templates"]
+    succeed(*given, "--out", tmp_path / "m", "--quiet")
+    settings = jaxseq.load(tmp_path / "m").get_params()
+    ordinary = jaxseq.CRFTagger().get_params()
+    for name in settings.keys() - {"templates", "progress", "checkpoint"}:
+        assert settings[name] == ordinary[name], name
+
+
+@pytest.mark.parametrize("beside", ["notes.txt", "ck"])
+def test_a_folder_that_could_not_be_replaced_is_refused_before_training(
+    toy, tmp_path, succeed, run, beside
+):
+    succeed(*train(toy, tmp_path / "m", "--quiet"))
+    before = (tmp_path / "m" / "model.json").read_bytes()
+    if beside == "ck":
+        status, _, line = run(*train(toy, tmp_path / "m", "--checkpoint", tmp_path / "m" / "ck"))
+        assert "ck: expected a file outside of the model's folder" in line
+    else:
+        (tmp_path / "m" / beside).write_text("mine")
+        status, _, line = run(*train(toy, tmp_path / "m"))
+        assert "expected nothing, an empty folder or an older model" in line
+    assert status == 2
+    assert (tmp_path / "m" / "model.json").read_bytes() == before

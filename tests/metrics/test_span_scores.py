@@ -119,3 +119,10 @@ def test_errors(gold, predicted, message):
     with pytest.raises(ValueError, match=r".") as caught:
         span_scores(gold, predicted)
     assert str(caught.value) == message
+
+
+def test_ties_are_rounded_as_conlleval_rounds_them():
+    """23 of 160 is 14.375 per cent: 100 · 23 / 160 is exact, and rounds to even."""
+    gold = [["B-X"] * 23 + ["O"] * 137]
+    predicted = [["B-X"] * 160]
+    assert "precision:  14.38%; recall: 100.00%" in span_scores(gold, predicted).table()

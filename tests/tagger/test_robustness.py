@@ -108,3 +108,35 @@ def test_sentences_with_many_attributes_and_large_values():
     found = jaxseq.CRFTagger(cores=1).fit(x, [["A", "B", "A"]])
     assert np.isfinite(found.loss_)
     assert found.predict(x) == [["A", "B", "A"]]
+
+
+def test_a_rate_that_is_too_large_is_blamed_for_what_it_does():
+    too_large = jaxseq.CRFTagger(["word[0]"], algorithm="sgd", learning_rate=1e30, progress=False)
+    with pytest.raises(ValueError, match="learning_rate: expected one at which the loss falls"):
+        too_large.fit([["a", "b"]] * 3, [["P", "Q"]] * 3)
+
+
+def test_a_sentence_without_a_legal_labelling_is_refused():
+    """Under IOBES one word needs S, and there is none."""
+    found = jaxseq.CRFTagger(["word[0]"], scheme="IOBES", progress=False)
+    found.fit([["a", "b"]], [["B-X", "E-X"]])
+    assert found.predict([["a", "b"]]) == [["B-X", "E-X"]]
+    for predict in (found.predict, found.predict_proba, found.predict_marginals):
+        with pytest.raises(ValueError, match=r"X\[1\]: expected .* labelling, got one of 1 tokens"):
+            predict([["a", "b"], ["a"]])
+    assert found.predict_k_best([["a"]], 2) == [[]]
+
+
+def test_negative_counts_and_used_up_templates_are_refused():
+    fitted = jaxseq.CRFTagger(["word[0]"], progress=False).fit([["a"]], [["P"]])
+    for ask in (lambda: fitted.top_features("P", -1), lambda: fitted.top_transitions(-1)):
+        with pytest.raises(ValueError, match="count: expected"):
+            ask()
+    fitted.set_params(templates=(template for template in ["word[0]"]))
+    with pytest.raises(ValueError, match="templates: expected a list"):
+        fitted.fit([["a"]], [["P"]])
+
+
+def test_sentences_may_be_arrays_of_strings():
+    fitted = jaxseq.CRFTagger(["word[0]"], progress=False).fit([np.array(["a", "b"])], [["P", "Q"]])
+    assert fitted.predict([np.array(["a", "b"])]) == [["P", "Q"]]

@@ -398,3 +398,13 @@ def test_words_of_any_kind_survive(tmp_path):
     one.fit([[{"w": word} for word in strange]], [["A", "B"] * 4]).save(tmp_path / "model")
     names = jaxseq.load(tmp_path / "model").extractor_.attribute_names()
     assert names == [f"w:{word}" for word in strange]
+
+
+def test_saving_in_the_current_folder(tmp_path, monkeypatch):
+    fitted = jaxseq.CRFTagger(["word[0]"], progress=False).fit([["a"]], [["P"]])
+    place = tmp_path / "here"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    fitted.save(".")
+    assert jaxseq.load(place).predict([["a"]]) == [["P"]]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["here"]
