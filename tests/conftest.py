@@ -6,8 +6,10 @@ user has set come last and win: ``XLA_FLAGS="--xla_backend_optimization_level=3
 """
 
 import gc
+import itertools
 import os
 from importlib.metadata import version
+from pathlib import Path
 
 QUICK_COMPILING = ["--xla_backend_optimization_level=0"]
 if version("jaxlib").startswith("0.10."):  # XLA aborts on a flag that it does not know
@@ -57,3 +59,18 @@ def pytest_collection_modifyitems(config, items):
         if item.path.parent.name == "chain":
             entry = getattr(item, "callspec", None) and item.callspec.params.get("entry")
             item.add_marker(pytest.mark.xdist_group(entry.name if entry else item.path.stem))
+
+
+MAPS, MOST_MAPS = Path("/proc/self/maps"), 30_000
+_finished = itertools.count(1)
+
+
+def pytest_runtest_teardown(item):
+    """Forget compiled programs before there are too many of them.
+
+    Each holds a few mappings of memory, of which Linux gives a process 65,530; past that the
+    compiler crashes.
+    """
+    if next(_finished) % 20 == 0 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()

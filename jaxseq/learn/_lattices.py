@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -111,16 +112,16 @@ def entropy_gradient(
     entropy_weight: Float[Array, ""],
 ) -> ScoreGradient:
     """γ times the weighted sum of entropies, and its gradient by scores (Mann & McCallum 2007)."""
+    weights = shard.weights.astype(nodes.dtype) * entropy_weight
+    shard = eqx.tree_at(lambda shard: shard.weights, shard, weights)
     if pair_weights is not None:
-        found = _row_by_row(_entropy_of_row, nodes, edges, pair_weights, shard)
-    else:
-        num, segments, weights = shard.num_sequences, shard.segments, shard.weights
-        entropies, by_node, by_pair = lattices.entropy_gradient(
-            nodes, edges, segments, weights, num, "auto"
-        )
-        loss = (_weight_of_sequences(shard) * entropies).sum()
-        found = _by_scores(loss, weights[..., None] * by_node, by_pair, shard, None)
-    return jax.tree.map(lambda array: entropy_weight * array, found)
+        return _row_by_row(_entropy_of_row, nodes, edges, pair_weights, shard)
+    num, segments = shard.num_sequences, shard.segments
+    entropies, by_node, by_pair = lattices.entropy_gradient(
+        nodes, edges, segments, weights, num, "auto"
+    )
+    loss = (_weight_of_sequences(shard) * entropies).sum()
+    return _by_scores(loss, weights[..., None] * by_node, by_pair, shard, None)
 
 
 # ------------------------------------------------- transitions that depend on the tokens

@@ -6,17 +6,22 @@ import numbers
 import os
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from jaxseq.learn._lbfgs import Settings
 from jaxseq.learn._parameters import WeightSet
 from jaxseq.models._crf import CRF
 from jaxseq.tagger import _lattices
-from jaxseq.tagger._fit import Plan, Problem, make_spread, search
+from jaxseq.tagger._checks import (
+    check_number,
+    check_possible,
+    check_sentence_weights,
+    check_sentences,
+)
+from jaxseq.tagger._fit import Problem, make_spread, search
 from jaxseq.tagger._labels import (
     Label,
     check_labels,
@@ -25,10 +30,9 @@ from jaxseq.tagger._labels import (
     find_classes,
     legal_by_scheme,
 )
+from jaxseq.tagger._plan import plan_of
 from jaxseq.tagger._warm_start import carry_over
 from jaxseq.text import DictExtractor, FeatureExtractor, TemplateExtractor, Templates, TokenFeatures
-
-LEARNING_RATES = {"adamw": 0.05, "sgd": 0.5}
 
 
 class CRFTagger(BaseEstimator):
@@ -150,10 +154,10 @@ class CRFTagger(BaseEstimator):
             The tagger itself. After Ctrl-C it holds the model of the iteration that was then under
             way; a second Ctrl-C does not wait for that.
         """
-        plan = self._plan()
+        plan = plan_of(self)
         began = time.perf_counter()
         extractor = self._new_extractor()
-        features = extractor.fit_transform(_check_sentences(X))
+        features = extractor.fit_transform(check_sentences(X))
         seconds = {"features": time.perf_counter() - began}
         if not len(features.lengths):
             raise ValueError("X: expected at least one sentence, got none")
@@ -170,7 +174,7 @@ class CRFTagger(BaseEstimator):
             edge_attributes=extractor.edge_attribute_count,
             transitions=not isinstance(self.templates, Templates) or self.templates.transitions,
             legal=legal,
-            sentence_weights=_check_sentence_weights(sample_weight, len(features.lengths)),
+            sentence_weights=check_sentence_weights(sample_weight, len(features.lengths)),
         )
         spread = make_spread(problem, plan.weights)
         start = None
@@ -202,55 +206,11 @@ class CRFTagger(BaseEstimator):
             )
         return TemplateExtractor(self.templates, cutoff=self.cutoff)
 
-    def _plan(self) -> Plan:
-        rate = self.learning_rate
-        if rate is None:
-            rate = LEARNING_RATES.get(self.algorithm, 0.0)
-        for name in ("l1", "l2", "tolerance"):
-            _check_number(name, getattr(self, name), 0, numbers.Real)
-        _check_number("learning_rate", rate, 0, numbers.Real)
-        counts = ("max_iterations", "epochs", "batch_size", "memory_size", "checkpoint_every")
-        for name, low in {"seed": 0, **dict.fromkeys(counts, 1)}.items():
-            _check_number(name, getattr(self, name), low, numbers.Integral)
-        if self.cores is not None:
-            _check_number("cores", self.cores, 1, numbers.Integral)
-        if not isinstance(self.checkpoint, str | os.PathLike | None):
-            raise ValueError(f"checkpoint: expected a path or None, got {self.checkpoint!r:.60}")
-        choices = {
-            "weights": ("mixed", "observed", "dense", "tied"),
-            "algorithm": ("lbfgs", "adamw", "sgd"),
-        }
-        for name, among in choices.items():
-            if getattr(self, name) not in among:
-                raise ValueError(
-                    f"{name}: expected one of {list(among)}, got {getattr(self, name)!r}"
-                )
-        settings = Settings(
-            max_iterations=int(self.max_iterations),
-            tolerance=float(self.tolerance),
-            memory_size=int(self.memory_size),
-            l1=float(self.l1),
-        )
-        return Plan(
-            weights=cast(WeightSet, self.weights),
-            algorithm=self.algorithm,
-            settings=settings,
-            l2=float(self.l2),
-            epochs=int(self.epochs),
-            batch_size=int(self.batch_size),
-            learning_rate=float(rate),
-            seed=int(self.seed),
-            cores=int(self.cores or os.cpu_count() or 1),
-            progress=self.progress,
-            checkpoint=self.checkpoint,
-            checkpoint_every=int(self.checkpoint_every),
-        )
-
     # ---------------------------------------------------------------------------- prediction
 
     def _features(self, X: Iterable[Any]) -> TokenFeatures:
         check_is_fitted(self, "model_")
-        return self.extractor_.transform(_check_sentences(X))
+        return self.extractor_.transform(check_sentences(X))
 
     def predict(self, X: Iterable[Any]) -> list[list[str]]:
         """The most probable labelling of each sentence (Viterbi).
@@ -261,14 +221,14 @@ class CRFTagger(BaseEstimator):
         """
         features = self._features(X)
         best = _lattices.best_labels(self.model_, features)
-        _check_possible(best >= 0, features.lengths)
+        check_possible(best >= 0, features.lengths)
         return _split(self.classes_[best].tolist(), features.lengths)
 
     def predict_proba(self, X: Iterable[Any]) -> list[np.ndarray]:
         """The probability of each label at each token: [n, labels], columns as in `classes_`."""
         features = self._features(X)
         found = _lattices.node_marginals(self.model_, features)
-        _check_possible(found.sum(1) > 0, features.lengths)
+        check_possible(found.sum(1) > 0, features.lengths)
         return _split(found, features.lengths)
 
     def predict_marginals(self, X: Iterable[Any]) -> list[list[dict[str, float]]]:
@@ -303,7 +263,7 @@ class CRFTagger(BaseEstimator):
         predicted = self.predict(X)
         lengths = np.array([len(sentence) for sentence in predicted], np.int64)
         flat = check_labels(y, lengths)
-        weights = _check_sentence_weights(sample_weight, len(lengths))
+        weights = check_sentence_weights(sample_weight, len(lengths))
         by_token = np.repeat(np.ones(len(lengths)) if weights is None else weights, lengths)
         guesses = (label for sentence in predicted for label in sentence)
         right = np.array([guess == gold for guess, gold in zip(guesses, flat)], bool)
@@ -321,7 +281,7 @@ class CRFTagger(BaseEstimator):
         classes = self.classes_.tolist()
         if label not in classes:
             raise ValueError(f"label: expected one of {classes}, got {label!r}")
-        _check_number("count", count, 0, numbers.Integral)
+        check_number("count", count, 0, numbers.Integral)
         column = np.asarray(self.model_.weights[:, classes.index(label)])
         names = self.extractor_.attribute_names()
         return [(names[i], float(column[i])) for i in np.argsort(-column, kind="stable")[:count]]
@@ -329,7 +289,7 @@ class CRFTagger(BaseEstimator):
     def top_transitions(self, count: int = 20) -> list[tuple[str, str, float]]:
         """The transitions with the largest weights: (from, to, weight)."""
         check_is_fitted(self, "model_")
-        _check_number("count", count, 0, numbers.Integral)
+        check_number("count", count, 0, numbers.Integral)
         scores = np.asarray(self.model_.transitions)
         order = np.argsort(-scores, axis=None, kind="stable")[:count]
         pairs = (divmod(int(index), len(scores)) for index in order)
@@ -349,53 +309,6 @@ class CRFTagger(BaseEstimator):
         save(self, path)
 
 
-def _check_possible(possible: np.ndarray, lengths: np.ndarray) -> None:
-    """ValueError for the first sentence with a token that can have no label at all."""
-    if not possible.all():
-        token = int(np.flatnonzero(~possible)[0])
-        sentence = int(np.searchsorted(np.cumsum(lengths), token, side="right"))
-        raise ValueError(
-            f"X[{sentence}]: expected a sentence that the scheme gives at least one labelling, "
-            f"got one of {int(lengths[sentence])} tokens with none"
-        )
-
-
-def _check_sentences(X: Iterable[Any]) -> Iterable[Any]:
-    if not isinstance(X, Iterable):
-        raise ValueError(f"X: expected sentences, got {X!r:.60}")
-    return X
-
-
-def _check_number(name: str, value: Any, low: int, kind: type) -> None:
-    if isinstance(value, bool) or not isinstance(value, kind):
-        wanted = "a whole number" if kind is numbers.Integral else "a number"
-        raise ValueError(f"{name}: expected {wanted}, got {value!r:.60}")
-    if not low <= value < np.inf:
-        raise ValueError(f"{name}: expected a finite number, {low} or more, got {value}")
-
-
 def _split(values, lengths: np.ndarray) -> list:
     ends = np.cumsum(lengths)
     return [values[end - n : end] for end, n in zip(ends.tolist(), lengths.tolist())]
-
-
-def _check_sentence_weights(weights: Sequence[float] | None, count: int) -> np.ndarray | None:
-    if weights is None:
-        return None
-    try:
-        array = np.asarray(weights, np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"sample_weight: expected numbers, got {weights!r:.60}") from error
-    if array.shape != (count,):
-        raise ValueError(
-            f"sample_weight: expected {count} numbers, one a sentence, got shape "
-            f"{list(array.shape)}"
-        )
-    if not (np.isfinite(array) & (array >= 0)).all():
-        bad = int(np.flatnonzero(~(np.isfinite(array) & (array >= 0)))[0])
-        raise ValueError(
-            f"sample_weight[{bad}]: expected a finite number, 0 or more, got {array[bad]}"
-        )
-    if not array.any():
-        raise ValueError("sample_weight: expected at least one weight above 0, got none")
-    return array
