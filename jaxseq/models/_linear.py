@@ -26,11 +26,6 @@ def empty_table(attributes: int, labels: int, dtype=jnp.float32) -> Float[Array,
     return jnp.zeros((attributes + 1, padded_labels(labels)), dtype)
 
 
-def point_absent_at_zeros(ids: Int[Array, "n k"], attributes: int) -> Int[Array, "n k"]:
-    """−1, an absent attribute, becomes the row of zeros."""
-    return jnp.where(ids < 0, attributes, ids)
-
-
 def _columns(ids: Array, values: Array | None, lead: int):
     """The k axis in groups: the first `lead` in one, the rest as arrays to scan over."""
     rest = ids[:, lead:].T, None if values is None else values[:, lead:].T
