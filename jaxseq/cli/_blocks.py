@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jaxseq.cli._files import iter_input, shown
+from jaxseq.text._conll import split_cells
 
 DOCSTART = "-DOCSTART-"
 
@@ -62,18 +63,6 @@ def iter_blocks(path: str, delimiter: str | None) -> Iterator[Block]:
             yield Block(number, [line], [cells])
     if block:
         yield Block(first, block, rows)
-
-
-def split_cells(line: str, delimiter: str | None) -> list[str]:
-    r"""The cells of a line; None splits at runs of spaces and tabs.
-
-    Example:
-        >>> split_cells("New York\tLOC", "\t"), split_cells("rain \t O", None)
-        (['New York', 'LOC'], ['rain', 'O'])
-    """
-    if delimiter is not None:
-        return line.split(delimiter)
-    return [cell for cell in line.replace("\t", " ").split(" ") if cell]
 
 
 def _wrong_cells(place: str, width: int, cells: list[str], line: str) -> str:

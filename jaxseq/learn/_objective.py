@@ -173,14 +173,14 @@ class Objective:
             parts.append(found._replace(nodes=None))
         self._gradients[core] = by_table
         weights = _from_table(by_table, self.spread) if self.spread.sparse else by_table
-        loss, rest = _sum_parts(parts, parameters.edge_weights)
+        loss, *others = _sum_parts(parts, parameters.edge_weights)
         clock.note("scatter", weights)
-        return loss, rest._replace(weights=weights)
+        return loss, Parameters(weights, *others)
 
 
 @jax.jit
-def _sum_parts(parts: list[ScoreGradient], edge_weights: Array | None) -> tuple[Array, Parameters]:
-    """Loss and gradient, without that by the table, of several shards."""
+def _sum_parts(parts: list[ScoreGradient], edge_weights: Array | None):
+    """Loss of several shards, and gradients by all but the table, in the order of `Parameters`."""
     loss = sum(part.loss for part in parts)
     transitions, start, stop = (
         sum(getattr(part, name) for part in parts) for name in ("transitions", "start", "stop")
@@ -189,7 +189,7 @@ def _sum_parts(parts: list[ScoreGradient], edge_weights: Array | None) -> tuple[
     if edge_weights is not None:
         found = [part.edge_weights for part in parts if part.edge_weights is not None]
         by_pair = sum(found, jnp.zeros_like(edge_weights))
-    return loss, Parameters(None, transitions, start, stop, by_pair)  # type: ignore[arg-type]
+    return loss, transitions, start, stop, by_pair
 
 
 class _Clock:

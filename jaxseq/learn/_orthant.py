@@ -19,7 +19,7 @@ from jaxtyping import Array
 @jax.jit
 def l1_norm(parameters) -> Array:
     """Sum of absolute values."""
-    return sum(jnp.abs(leaf).sum() for leaf in jax.tree.leaves(parameters))  # type: ignore
+    return jnp.stack([jnp.abs(leaf).sum() for leaf in jax.tree.leaves(parameters)]).sum()
 
 
 @jax.jit

@@ -7,7 +7,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from jaxseq.learn._lbfgs import Outcome, Settings
 from jaxseq.learn._objective import Objective
 from jaxseq.learn._parameters import Legal, Parameters, Spread, WeightSet, observed_places
 from jaxseq.learn._progress import progress_bar
-from jaxseq.learn._stochastic import StochasticSettings
+from jaxseq.learn._stochastic import Algorithm, StochasticSettings
 from jaxseq.text import TokenFeatures
 
 DENSE_FROM = 10
@@ -169,7 +169,7 @@ def _search_by_batches(problem: Problem, plan: Plan, start: Parameters, spread: 
 
     weights = problem.sentence_weights
     settings = StochasticSettings(
-        algorithm=plan.algorithm,  # type: ignore[arg-type]
+        algorithm=cast(Algorithm, plan.algorithm),
         epochs=plan.epochs,
         batches=maker.num_shards,
         learning_rate=plan.learning_rate,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 from typing import TypeAlias
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxseq.learn._corpus import UNKNOWN, EncodedLabels
@@ -105,7 +106,7 @@ def legal_by_scheme(classes: list[str], scheme: str | None) -> Legal | None:
     if scheme is None:
         return None
     found = legal_transitions(classes, scheme)
-    return Legal(np.asarray(found.allowed), np.asarray(found.start), np.asarray(found.stop))  # type: ignore
+    return Legal(*(jnp.asarray(array) for array in found))
 
 
 def check_paths_legal(

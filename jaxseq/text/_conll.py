@@ -193,7 +193,9 @@ class _Layout:
         number = 0
         for number, line in enumerate(iter_lines(self.path, self.encoding), 1):
             blank = not line.strip(" \t")
-            if not blank and (DOCSTART not in line or self._cells(line)[0] != DOCSTART):
+            if not blank and (
+                DOCSTART not in line or split_cells(line, self.delimiter)[0] != DOCSTART
+            ):
                 block.append(line)
                 continue
             if block:
@@ -216,16 +218,11 @@ class _Layout:
         tabs_may_separate = self.delimiter is None and "\t" in text
         if regular and "" not in cells and not tabs_may_separate:
             return [cells[place :: width + 1] for place in range(width)]
-        rows = [self._cells(line) for line in lines]
+        rows = [split_cells(line, self.delimiter) for line in lines]
         for number, row in enumerate(rows, first):
             if len(row) != width or "" in row:
                 raise ValueError(self._wrong_cells(number, lines[number - first], row))
         return list(zip(*rows))
-
-    def _cells(self, line: str) -> list[str]:
-        if self.delimiter is not None:
-            return line.split(self.delimiter)
-        return [cell for cell in line.replace("\t", " ").split(" ") if cell]
 
     def _wrong_cells(self, number: int, line: str, cells: list[str]) -> str:
         names = ", ".join("-" if name is None else name for name in self.columns)
@@ -234,6 +231,18 @@ class _Layout:
             return f"{place}: expected no empty cell ({names}), found one: {line!r}"
         plural = "column" if width == 1 else "columns"
         return f"{place}: expected {width} {plural} ({names}), found {len(cells)}: {line!r}"
+
+
+def split_cells(line: str, delimiter: str | None) -> list[str]:
+    r"""The cells of a line; None splits at runs of spaces and tabs.
+
+    Example:
+        >>> split_cells("New York\tLOC", "\t"), split_cells("rain \t O", None)
+        (['New York', 'LOC'], ['rain', 'O'])
+    """
+    if delimiter is not None:
+        return line.split(delimiter)
+    return [cell for cell in line.replace("\t", " ").split(" ") if cell]
 
 
 def _tag_column(layout: _Layout, wanted: str | None) -> str:

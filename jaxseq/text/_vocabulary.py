@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class StringTable:
 
     def numbers(self, strings: Sequence[str | None]) -> np.ndarray:
         """Number of each string; −1 for None and for strings that are not in the table."""
-        known: dict[str | None, int] = self._numbers  # type: ignore[assignment]
+        known = cast("dict[str | None, int]", self._numbers)
         return np.fromiter((known.get(string, -1) for string in strings), np.int64, len(strings))
 
     def __len__(self) -> int:

@@ -9,21 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxseq.text import Sentence, iter_conll, read_conll, write_conll
+from tests.text.files import message as _message
+from tests.text.files import write as _write
 
 THREE = ("word", "pos", "chunk")
-
-
-def _write(folder, data, name="train.txt"):
-    path = folder / name
-    path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    return path
-
-
-def _message(call, *arguments, **options):
-    """The message of the ValueError that a call raises."""
-    with pytest.raises(ValueError, match=r".") as caught:
-        call(*arguments, **options)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -12,19 +12,8 @@ from jaxseq.text import (
     read_plain,
     tokenize_citation,
 )
-
-
-def _write(folder, data, name="file.txt"):
-    path = folder / name
-    path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    return path
-
-
-def _message(call, *arguments, **options):
-    with pytest.raises(ValueError, match=r".") as caught:
-        call(*arguments, **options)
-    return str(caught.value)
-
+from tests.text.files import message as _message
+from tests.text.files import write as _write
 
 # ------------------------------------------------------------------------------- citations
 
