@@ -43,6 +43,9 @@ from jaxseq.models._crf import CRF as CRF
 
 _LATER = {
     "CRFTagger": "jaxseq.tagger",
+    "EntropyWeights": "jaxseq.tagger",
+    "SelfTraining": "jaxseq.tagger",
+    "choose_entropy_weight": "jaxseq.tagger",
     "import_crfsuite": "jaxseq.tagger",
     "learn": "jaxseq.learn",
     "load": "jaxseq.tagger",

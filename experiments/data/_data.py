@@ -51,9 +51,7 @@ class Data:
                 sentences than there are.
         """
         source = self._declared(name)
-        splits = corpus_named(name).splits
-        if split not in splits:
-            raise ValueError(f"split of {name}: expected one of {', '.join(splits)}, got {split!r}")
+        _check_split(name, split)
         if count is not None and count < 0:
             raise ValueError(f"count of {name}: expected at least 0, got {count}")
         self._used.add(name)
@@ -63,6 +61,35 @@ class Data:
                 f"count of {name}, {split}: expected at most {len(sentences)}, got {count}"
             )
         return sentences[:count]
+
+    def alternatives(self, name: str, split: str = "train") -> dict[str, list[tuple[int, int]]]:
+        """Spans that count as right as well as the labelled ones that they overlap.
+
+        GENETAG has such a list, for names whose limits are a matter of taste; other corpora, and
+        the generators, have none.
+
+        Args:
+            name: a corpus that the paper lists in ``CORPORA``.
+            split: a part of it.
+
+        Returns:
+            Name of a sentence → (start, stop) of each such span; the last token is stop − 1.
+
+        Raises:
+            ValueError: as `corpus`.
+
+        Example:
+            >>> Data({"genetag": Source("genetag")}).alternatives("genetag")
+            {}
+        """
+        source = self._declared(name)
+        _check_split(name, split)
+        self._used.add(name)
+        if source.folder is None:
+            return {}
+        from experiments.data._readers import read_alternatives
+
+        return read_alternatives(name, split, source.folder)
 
     def source(self, name: str) -> str:
         """``real`` or ``embedded``."""
@@ -96,3 +123,9 @@ class Data:
                 seed = SPLIT_SEEDS[split]
                 self._read[key] = generate(corpus.stand_in, source.corpus, split, count or 0, seed)
         return self._read[key]
+
+
+def _check_split(name: str, split: str) -> None:
+    splits = corpus_named(name).splits
+    if split not in splits:
+        raise ValueError(f"split of {name}: expected one of {', '.join(splits)}, got {split!r}")

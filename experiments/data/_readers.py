@@ -14,11 +14,15 @@ from jaxseq.text import (
     read_citations,
     read_conll,
     read_genetag,
+    read_genetag_mentions,
     read_plain,
     tokenize_citation,
 )
 
 UNKNOWN = "_"
+
+Spans = dict[str, list[tuple[int, int]]]
+"""Name of a sentence → (start, stop) of spans in it; the last token is stop − 1."""
 
 
 def read_real(corpus: str, split: str, folder: Path) -> list[Sentence]:
@@ -36,6 +40,13 @@ def generate(stand_in: str, corpus: str, split: str, count: int, seed: int) -> l
     if corpus == "conll2003":
         return [_with_chunks(sentence) for sentence in sentences]
     return sentences
+
+
+def read_alternatives(corpus: str, split: str, folder: Path) -> Spans:
+    """Spans of a part of a corpus that are as right as the labelled ones which they overlap."""
+    if corpus != "genetag":
+        return {}
+    return read_genetag_mentions(folder / corpus / split / "Correct.Data")
 
 
 def _with_chunks(sentence: Sentence) -> Sentence:

@@ -62,12 +62,12 @@ def jiao_entropy_gradient(chain: Chain) -> ChainVector:
 
 @jax.jit
 def _jiao_entropy_gradient(chain: Chain) -> ChainVector:
-    gradient = _row_gradient(chain.nodes, chain.edges, chain.linked, chain.valid)
+    gradient = row_gradient(chain.nodes, chain.edges, chain.linked, chain.valid)
     return ChainVector(*gradient)
 
 
 @jax.custom_jvp
-def _row_gradient(
+def row_gradient(
     nodes: Float[Array, "n s"], edges: Edges, linked: Bool[Array, " n-1"], valid: Bool[Array, " n"]
 ) -> tuple[Float[Array, "n s"], Edges]:
     log_alphas, _ = log_forward(nodes, edges, linked, valid)
@@ -140,7 +140,7 @@ def _row_gradient(
     return by_node, lax.scan(add, jnp.zeros_like(edges), jnp.arange(n - 1))[0]
 
 
-@_row_gradient.defjvp
+@row_gradient.defjvp
 def _(primals, tangents):
     # The loops above have run-time bounds, which reverse mode cannot cross; the closed form of
     # the same function can be differentiated at will.
@@ -152,4 +152,4 @@ def _(primals, tangents):
         return by_node, by_edge.sum(0) if edges.ndim == 2 else by_edge
 
     change = jax.jvp(closed_form, (nodes, edges), tangents[:2])[1]
-    return _row_gradient(*primals), change
+    return row_gradient(*primals), change

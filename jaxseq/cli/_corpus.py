@@ -91,7 +91,7 @@ def read_corpus(
         for name in ("columns", "delimiter"):
             if getattr(options, name) is not None:
                 raise ValueError(f"--{name}: expected with --format conll only")
-        sentences = _read_other(path, options.format, options.scheme_to)
+        sentences = read_other_format(path, options.format, options.scheme_to)
         # The parts of speech of GENETAG are missing just where a gene is: they give labels away.
         missing = UNLABELLED if options.format == "ads" else None
         corpus = _split(path, sentences, ("word", LABEL), missing)
@@ -125,7 +125,14 @@ def _read_columns(
     return _split(path, sentences, names)
 
 
-def _read_other(path: str, form: str, scheme_to: str | None) -> list[Sentence]:
+def read_other_format(path: str, form: str, scheme_to: str | None) -> list[Sentence]:
+    """Sentences with the columns word and label of a file that is not one of columns.
+
+    Args:
+        path: the file.
+        form: one of `FORMATS`, except conll.
+        scheme_to: the scheme to convert labels to; None leaves them as they are.
+    """
     if form == "citations":
         return read_citations(path, scheme=scheme_to)
     if form == "genetag":

@@ -8,12 +8,23 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxseq.cli._corpus import Corpus, add_corpus_options, read_corpus
+from jaxseq.cli._entropy_choice import check_choosable, checkpoint_files
 from jaxseq.cli._files import require_model_place
+from jaxseq.cli._methods import Trained, train_with
 from jaxseq.cli._template_choice import BUILT_IN, choose_templates
+from jaxseq.cli._unlabelled import (
+    add_unlabelled_options,
+    check_unlabelled_options,
+    read_unlabelled,
+)
 from jaxseq.metrics import span_scores
+from jaxseq.text import Templates
+
+if TYPE_CHECKING:
+    from jaxseq.tagger import CRFTagger
 
 
 def add_train(subparsers: Any) -> None:
@@ -37,6 +48,7 @@ def add_train(subparsers: Any) -> None:
     add_corpus_options(parser)
     search = parser.add_argument_group("search")
     _add_search_options(search.add_argument)
+    add_unlabelled_options(parser)
     add("--quiet", action="store_true", help="no progress bar and no report")
     add("--json", action="store_true", help="report as one JSON object")
     parser.set_defaults(run=_run)
@@ -55,34 +67,78 @@ def _add_search_options(add: Any) -> None:
     add("--cutoff", type=int, default=1, metavar="N", help="ignore attributes rarer than this (1)")
     add("--scheme", metavar="IOB2", help="forbid label sequences that this scheme does not allow")
     add("--algorithm", choices=("lbfgs", "adamw", "sgd"), default="lbfgs", help="(lbfgs)")
-    add("--seed", type=int, default=0, metavar="N", help="of the order of mini-batches (0)")
+    add(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of the order of mini-batches, and of folds (0)",
+    )
     add("--epochs", type=int, default=20, metavar="N", help="of adamw and sgd (20)")
     add("--batch-size", type=int, default=64, metavar="N", help="sentences, adamw and sgd (64)")
     add("--learning-rate", type=float, metavar="X", help="of adamw and sgd")
-    add("--checkpoint", metavar="FILE", help="keep the unfinished search here, and go on from it")
+    add(
+        "--checkpoint",
+        metavar="FILE",
+        help="keep the unfinished search here, and go on from it; self-training keeps its labels "
+        "here instead, --choose-entropy-weight its scores and its choice beside it, in "
+        "FILE.cross-validation and FILE.entropy-weight",
+    )
     add("--warm-start", metavar="DIR", help="begin with the weights of this model")
     add("--cores", type=int, metavar="N", help="threads to train with (all)")
 
 
 def _run(options: argparse.Namespace) -> int:
-    from jaxseq.tagger import CRFTagger, load
+    from jaxseq.tagger import load
 
+    check_unlabelled_options(options)
     require_model_place(options.out)
     if options.checkpoint is not None:
-        if os.path.isdir(options.checkpoint):
-            raise ValueError(f"{options.checkpoint}: expected a file, found a folder")
-        if Path(options.out).resolve() in Path(options.checkpoint).resolve().parents:
-            raise ValueError(
-                f"{options.checkpoint}: expected a file outside of the model's folder {options.out}"
-            )
+        _check_checkpoint(options.checkpoint, options.out)
     train = read_corpus(options.train, options, scheme=options.scheme)
     templates = choose_templates(options.templates, train.names[:-1], options.train)
-    dev = dev_labels = None
-    if options.dev is not None:  # before training, so that a mistake in it is found at once
+    # All files before training, so that a mistake in one is found at once.
+    dev = dev_labels = others = None
+    if options.dev is not None:
         dev = read_corpus(options.dev, options, like=train.names)
         dev_labels = dev.known_labels()
+    if options.choose_entropy_weight:
+        check_choosable(train)
+    if options.unlabelled is not None:
+        others = read_unlabelled(options, train, templates.columns)
     older = None if options.warm_start is None else load(options.warm_start)
-    tagger = CRFTagger(
+    trained = train_with(_untrained(templates, options), train, others, older, options)
+    if trained.interrupted is not None:
+        print(
+            f"jaxseq: interrupted after {trained.interrupted}: the best model so far is kept",
+            file=sys.stderr,
+        )
+    trained.tagger.save(options.out)
+    report = _report(trained, train, options.out)
+    table = None
+    if dev is not None and dev_labels is not None:
+        scores = span_scores(dev_labels, trained.tagger.predict(dev.sentences))
+        table, report["dev"] = scores.table(), scores.as_dict()
+    if options.quiet:
+        return 0
+    print(json.dumps(report, allow_nan=False) if options.json else _as_text(report, table))
+    return 0
+
+
+def _check_checkpoint(checkpoint: str, out: str) -> None:
+    """ValueError unless a search can be kept there."""
+    if os.path.isdir(checkpoint):
+        raise ValueError(f"{checkpoint}: expected a file, found a folder")
+    model = Path(out).resolve()
+    for name in checkpoint_files(checkpoint):
+        if model in (Path(name).resolve(), *Path(name).resolve().parents):
+            raise ValueError(f"{name}: expected a file outside of the model's folder {out}")
+
+
+def _untrained(templates: Templates, options: argparse.Namespace) -> CRFTagger:
+    from jaxseq.tagger import CRFTagger
+
+    return CRFTagger(
         templates,
         l1=options.l1,
         l2=options.l2,
@@ -99,38 +155,22 @@ def _run(options: argparse.Namespace) -> int:
         progress=False if options.quiet else None,
         checkpoint=options.checkpoint,
     )
-    tagger.fit(train.sentences, train.labels, warm_start_from=older)
-    if tagger.outcome_.startswith("interrupted"):
-        if not tagger.n_iter_:
-            raise KeyboardInterrupt  # a model that has learnt nothing is not worth keeping
-        print(
-            f"jaxseq: interrupted after {tagger.n_iter_} iterations: the best model so far is kept",
-            file=sys.stderr,
-        )
-    tagger.save(options.out)
-    report = _report(tagger, train, options.out)
-    table = None
-    if dev is not None and dev_labels is not None:
-        scores = span_scores(dev_labels, tagger.predict(dev.sentences))
-        table, report["dev"] = scores.table(), scores.as_dict()
-    if options.quiet:
-        return 0
-    print(json.dumps(report, allow_nan=False) if options.json else _as_text(report, table))
-    return 0
 
 
-def _report(tagger: Any, train: Corpus, out: str) -> dict[str, Any]:
+def _report(trained: Trained, train: Corpus, out: str) -> dict[str, Any]:
+    tagger = trained.tagger
     features, everything = (tagger.seconds_[name] for name in ("features", "all"))
     return {
         "sentences": len(train.sentences),
         "tokens": train.tokens,
+        "unlabelled": trained.unlabelled,
         "attributes": tagger.extractor_.attribute_count,
         "labels": len(tagger.classes_),
         "iterations": tagger.n_iter_,
         "evaluations": tagger.n_evaluations_,
         "loss": tagger.loss_ if math.isfinite(tagger.loss_) else None,
         "outcome": tagger.outcome_,
-        "seconds": {"features": features, "training": everything - features},
+        "seconds": {"features": features, "training": everything - features, **trained.seconds},
         "model": out,
         "dev": None,
     }
@@ -141,6 +181,7 @@ def _as_text(report: dict[str, Any], table: str | None) -> str:
     loss = "" if report["loss"] is None else f", loss {report['loss']:.6g}"
     lines = [
         f"read      {report['sentences']:,} sentences, {report['tokens']:,} tokens",
+        *_lines_on_unlabelled(report["unlabelled"], seconds),
         f"features  {report['attributes']:,} attributes, {report['labels']} labels "
         f"({seconds['features']:.1f} s)",
         f"training  {report['iterations']} iterations{loss} ({seconds['training']:.1f} s)",
@@ -148,3 +189,16 @@ def _as_text(report: dict[str, Any], table: str | None) -> str:
         f"model     {report['model']}",
     ]
     return "\n".join(lines if table is None else [*lines, "", table])
+
+
+def _lines_on_unlabelled(report: dict[str, Any] | None, seconds: dict[str, float]) -> list[str]:
+    if report is None:
+        return []
+    counts = f"          {report['sentences']:,} unlabelled sentences, {report['tokens']:,} tokens"
+    if report["method"] == "entropy":
+        names = ("entropy_weight", "entropy_gradient", "vocabulary")
+        weight, gradient, vocabulary = (report[name] for name in names)
+        chosen = f"weight {weight:g}, gradient {gradient}, vocabulary {vocabulary}"
+        return [counts, f"entropy   {chosen}"]
+    rounds = f"rounds    {report['rounds']} of self-training ({seconds['self_training']:.1f} s)"
+    return [counts, rounds, f"          {report['outcome']}"]

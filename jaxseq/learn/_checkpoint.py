@@ -47,17 +47,8 @@ def load_checkpoint(path: str | os.PathLike[str], like: Tree, about: str) -> tup
         like: a pytree of the same structure, shapes and dtypes.
         about: as when saved.
     """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        extra = json.loads(metadata.get("extra", "null"))
-    except (SafetensorError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path}: expected a checkpoint of jaxseq, got {error}") from error
-    if metadata.get("format") != FORMAT:
-        raise ValueError(f"{path}: expected {FORMAT!r}, got {metadata.get('format')!r}")
+    arrays, metadata = _read(path)
+    extra = json.loads(metadata.get("extra", "null"))
     if metadata.get("about") != about:
         raise ValueError(
             f"{path}: expected a checkpoint of this very search (same data and settings), got one "
@@ -75,3 +66,24 @@ def load_checkpoint(path: str | os.PathLike[str], like: Tree, about: str) -> tup
                 f"got {new.dtype} of shape {list(new.shape)}"
             )
     return jax.tree.unflatten(structure, [jnp.asarray(arrays[name]) for name in names]), extra
+
+
+def read_about(path: str | os.PathLike[str]) -> str | None:
+    """Which search a file of `save_checkpoint` is of; ValueError if it is no such file."""
+    return _read(path)[1].get("about")
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Arrays and metadata."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        json.loads(metadata.get("extra", "null"))
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path}: expected a checkpoint of jaxseq, got {error}") from error
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"{path}: expected {FORMAT!r}, got {metadata.get('format')!r}")
+    return arrays, metadata

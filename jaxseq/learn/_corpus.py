@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -66,6 +66,25 @@ def lay_out(lengths: np.ndarray, shards: int, *, width: int | None = None) -> La
     lengths = np.asarray(lengths, np.int64)
     row_list, offset_list, width = pack_lengths(lengths.tolist(), width)
     row, offset = np.array(row_list, np.int64), np.array(offset_list, np.int64)
+    return _deal(lengths, row, offset, width, shards)
+
+
+def lay_out_by_length(lengths: np.ndarray, shards: int) -> Layout:
+    """One sentence a row, the short ones first, dealt out to shards of equal shape.
+
+    For programs whose cost grows faster than the length of a row, and that work on a few rows at a
+    time: packed rows would be longer than their sentences.
+    """
+    lengths = np.asarray(lengths, np.int64)
+    row = np.argsort(np.argsort(lengths, kind="stable"))
+    width = max(1, int(lengths.max(initial=0)))
+    return _deal(lengths, row, np.zeros_like(row), width, shards)
+
+
+def _deal(
+    lengths: np.ndarray, row: np.ndarray, offset: np.ndarray, width: int, shards: int
+) -> Layout:
+    """Rows to shards by turns."""
     num_rows = int(row.max(initial=0)) + 1
     rows = -(-num_rows // shards)
     starts = np.cumsum(lengths) - lengths
@@ -89,8 +108,28 @@ class EncodedLabels:
 
 def make_shards(layout: Layout, *corpus) -> list[Shard]:
     """All shards, on the device. Arguments as in `ShardMaker`."""
-    maker = ShardMaker(layout, *corpus)
-    return [maker(index) for index in range(maker.num_shards)]
+    return ShardMaker(layout, *corpus).all()
+
+
+def without_gaps(features):
+    """The same features in as few columns as the token with most attributes needs.
+
+    Templates that seldom apply leave columns that are mostly absent, and each costs as much as a
+    full one. The order of a token's attributes is kept.
+    """
+    present = features.ids >= 0
+    width = int(present.sum(1).max(initial=1))
+    if width >= features.ids.shape[1]:
+        return features
+    rows, _ = np.nonzero(present)
+    columns = (np.cumsum(present, 1, dtype=np.int32) - 1)[present]
+    ids = np.full((len(present), width), -1, np.int32)
+    ids[rows, columns] = features.ids[present]
+    values = None
+    if features.values is not None:
+        values = np.zeros((len(present), width), features.values.dtype)
+        values[rows, columns] = features.values[present]
+    return replace(features, ids=ids, values=values)
 
 
 class ShardMaker:
@@ -124,6 +163,10 @@ class ShardMaker:
         self._order = np.argsort(layout.shard, kind="stable")
         self.num_shards = int(layout.shard.max(initial=0)) + 1
         self._bounds = np.searchsorted(layout.shard[self._order], np.arange(self.num_shards + 1))
+
+    def all(self) -> list[Shard]:
+        """Every shard."""
+        return [self(index) for index in range(self.num_shards)]
 
     def __call__(self, index: int) -> Shard:
         layout, features, attributes = self._layout, self._features, self._attributes

@@ -3,6 +3,7 @@ r"""From scores to the gradient by scores: the lattice part of the objectives on
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -13,8 +14,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxseq.batch import _core as lattices
 from jaxseq.chain._engines import log_forward_backward
-from jaxseq.chain._entropy import gradient_from_marginals, label_entropies, step_entropies
 from jaxseq.learn._corpus import Shard
+from jaxseq.learn._entropy_derivations import BY_ROW, EntropyGradient
 from jaxseq.models import _linear
 from jaxseq.models._crf import sum_edge_weights
 
@@ -82,13 +83,14 @@ def score_gradient(
         score, known, known_pairs = lattices.marginals(
             narrowed, edges, segments, weights, num, "auto"
         )
-    by_sequence = _weight_of_sequences(shard)
+    by_sequence = sequence_weights(shard)
     loss = (by_sequence * (log_z - score)).sum()
     by_node = weights[..., None] * (expected - known)
     return _by_scores(loss, by_node, pairs - known_pairs, shard, None)
 
 
-def _weight_of_sequences(shard: Shard) -> Array:
+def sequence_weights(shard: Shard) -> Array:
+    """How much each sentence of a shard counts."""
     starts = jnp.where(shard.first, shard.weights, 0)
     return lattices.per_sequence(starts, shard.segments, shard.num_sequences)
 
@@ -103,25 +105,58 @@ def _by_scores(loss, by_node, by_pair, shard: Shard, by_edge_weight) -> ScoreGra
     return ScoreGradient(loss, flat, by_pair, start, stop, by_edge_weight)
 
 
-@jax.jit
+@partial(jax.jit, static_argnames="derivation")
 def entropy_gradient(
     nodes: Float[Array, "r w s"],
     edges: Float[Array, "s s"],
     pair_weights: Float[Array, "b s s"] | None,
     shard: Shard,
     entropy_weight: Float[Array, ""],
+    derivation: EntropyGradient = "mann",
 ) -> ScoreGradient:
-    """γ times the weighted sum of entropies, and its gradient by scores (Mann & McCallum 2007)."""
+    """γ times the weighted sum of entropies, and its gradient by scores.
+
+    Args:
+        derivation: of the gradient: all give the same, at different costs (see there).
+    """
     weights = shard.weights.astype(nodes.dtype) * entropy_weight
     shard = eqx.tree_at(lambda shard: shard.weights, shard, weights)
+
+    def entropy_of_row(row: _Row) -> tuple[Array, Array, Array]:
+        return BY_ROW[derivation](row.nodes, row.pairs[1:], row.linked[1:], row.valid)
+
     if pair_weights is not None:
-        return _row_by_row(_entropy_of_row, nodes, edges, pair_weights, shard)
+        return _row_by_row(entropy_of_row, nodes, edges, pair_weights, shard)
+    if derivation != "mann":
+        return _rows_at_once(entropy_of_row, nodes, edges, shard)
     num, segments = shard.num_sequences, shard.segments
     entropies, by_node, by_pair = lattices.entropy_gradient(
         nodes, edges, segments, weights, num, "auto"
     )
-    loss = (_weight_of_sequences(shard) * entropies).sum()
+    loss = (sequence_weights(shard) * entropies).sum()
     return _by_scores(loss, weights[..., None] * by_node, by_pair, shard, None)
+
+
+ROWS_AT_ONCE = 32
+"""Rows that are worked on together where a gradient is not by whole batches: enough to fill the
+processor's vectors, few enough that one long sentence does not hold up many short ones."""
+
+
+def _rows_at_once(
+    quantity: Callable[[_Row], tuple[Array, Array, Array]], nodes: Array, edges: Array, shard: Shard
+) -> ScoreGradient:
+    """A quantity and its gradient, some rows at a time."""
+
+    def one_row(arrays):
+        nodes, weights, gold, valid, linked = arrays
+        pairs = jnp.broadcast_to(edges, (len(nodes), *edges.shape))
+        value, by_node, by_pair = quantity(_Row(nodes, pairs, gold, None, valid, linked))
+        by_pair = (weights[1:, None, None] * by_pair).sum(0)
+        return (weights * value).sum(), weights[:, None] * by_node, by_pair
+
+    rows = (nodes, shard.weights, shard.gold, shard.segments >= 0, _linked(shard))
+    values, by_node, by_pair = lax.map(one_row, rows, batch_size=min(ROWS_AT_ONCE, len(nodes)))
+    return _by_scores(values.sum(), by_node, by_pair.sum(0), shard, None)
 
 
 # ------------------------------------------------- transitions that depend on the tokens
@@ -153,14 +188,6 @@ def _likelihood_of_row(row: _Row) -> tuple[Array, Array, Array]:
     else:
         score, known, known_pairs = row.lattice(jnp.where(row.allowed, row.nodes, -jnp.inf))
     return jnp.where(row.valid, increments - score, 0), expected - known, pairs - known_pairs
-
-
-def _entropy_of_row(row: _Row) -> tuple[Array, Array, Array]:
-    """Shares of the entropy, slot by slot, and its gradients."""
-    _, nodes, pairs = row.lattice(row.nodes)
-    by_node, by_pair = gradient_from_marginals(nodes, pairs)
-    shares = jnp.where(row.linked, 0, label_entropies(nodes))
-    return shares.at[:-1].add(step_entropies(pairs)), by_node, by_pair
 
 
 def _row_by_row(

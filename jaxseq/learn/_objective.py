@@ -24,6 +24,7 @@ from jaxtyping import Array, Float
 
 from jaxseq.batch import map_on_cores
 from jaxseq.learn._corpus import Shard
+from jaxseq.learn._entropy_derivations import EntropyGradient
 from jaxseq.learn._lattices import ScoreGradient, entropy_gradient, score_gradient
 from jaxseq.learn._parameters import Legal, Parameters, Spread, mask_forbidden
 from jaxseq.models import _linear
@@ -78,7 +79,7 @@ def _end_scores(parameters: Parameters, legal: Legal | None) -> tuple[Array, Arr
 
 
 @jax.jit
-def _finish(parts: list[tuple[Array, Parameters]], parameters: Parameters, spread: Spread, l2):
+def finish(parts: list[tuple[Array, Parameters]], parameters: Parameters, spread: Spread, l2):
     """Sum over shards, and the penalty l2 · ‖parameters‖² / 2 with its gradient."""
     loss = sum(part[0] for part in parts)
     gradient = jax.tree.map(lambda *arrays: sum(arrays), *(part[1] for part in parts))
@@ -101,7 +102,8 @@ class Objective:
         l2: the penalty is l2 / 2 times the sum of squares of all parameters.
         legal: transitions that may be used, or None for all.
         unlabelled: shards whose labels are not looked at.
-        entropy_weight: γ.
+        entropy_weight: γ; may be changed between calls.
+        entropy_gradient: how the gradient of the entropy is derived; the values are the same.
 
     `seconds` adds up where the time went, by the clock of the first core. The tables of a call are
     written over by the next: memory that is asked for anew each time costs as much in page faults
@@ -116,10 +118,17 @@ class Objective:
         legal: Legal | None = None,
         unlabelled: Sequence[Shard] = (),
         entropy_weight: float = 0.0,
+        entropy_gradient: EntropyGradient = "mann",
     ):
         self.spread, self.l2, self.legal = spread, l2, legal
-        self.entropy_weight = entropy_weight
+        self.entropy_weight, self.entropy_gradient = entropy_weight, entropy_gradient
         self.seconds = {"gather": 0.0, "lattice": 0.0, "scatter": 0.0, "evaluations": 0.0}
+        self._table: Array | None = None
+        self._gradients: list[Array | None] = []
+        self.take(shards, unlabelled)
+
+    def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard] = ()) -> None:
+        """Go on with other shards, in the same memory: the next mini-batch."""
         cores = max(len(shards), len(unlabelled))
         self._work: list[list[tuple[Shard, bool]]] = [[] for _ in range(cores)]
         for index, shard in enumerate(shards):
@@ -127,8 +136,7 @@ class Objective:
         # The other way round, so that where the numbers differ no core is left with both.
         for index, shard in enumerate(unlabelled):
             self._work[cores - 1 - index].append((shard, False))
-        self._table: Array | None = None
-        self._gradients: list[Array | None] = [None] * cores
+        self._gradients += [None] * (cores - len(self._gradients))
 
     def __call__(self, parameters: Parameters) -> tuple[Array, Parameters]:
         began = time.perf_counter()
@@ -136,7 +144,7 @@ class Objective:
         ends = _end_scores(parameters, self.legal)
         cores = range(len(self._work))
         parts = map_on_cores(lambda core: self._on_core(core, parameters, table, ends), cores)
-        found = jax.block_until_ready(_finish(parts, parameters, self.spread, self.l2))
+        found = jax.block_until_ready(finish(parts, parameters, self.spread, self.l2))
         self.seconds["evaluations"] += time.perf_counter() - began
         return found
 
@@ -165,7 +173,9 @@ class Objective:
             if labelled:
                 found = score_gradient(nodes, edges, pair_weights, shard)
             else:
-                found = entropy_gradient(nodes, edges, pair_weights, shard, self.entropy_weight)
+                found = entropy_gradient(
+                    nodes, edges, pair_weights, shard, self.entropy_weight, self.entropy_gradient
+                )
             clock.note("lattice", found)
             attributes = self.spread.attributes
             by_table = weight_gradient(by_table, found.nodes, shard, attributes, number > 0)
@@ -173,13 +183,13 @@ class Objective:
             parts.append(found._replace(nodes=None))
         self._gradients[core] = by_table
         weights = _from_table(by_table, self.spread) if self.spread.sparse else by_table
-        loss, *others = _sum_parts(parts, parameters.edge_weights)
+        loss, *others = sum_parts(parts, parameters.edge_weights)
         clock.note("scatter", weights)
         return loss, Parameters(weights, *others)
 
 
 @jax.jit
-def _sum_parts(parts: list[ScoreGradient], edge_weights: Array | None):
+def sum_parts(parts: list[ScoreGradient], edge_weights: Array | None):
     """Loss of several shards, and gradients by all but the table, in the order of `Parameters`."""
     loss = sum(part.loss for part in parts)
     transitions, start, stop = (

@@ -62,19 +62,19 @@ def begin(start: Any, settings: StochasticSettings) -> StochasticState:
 
 
 def descend(
-    objective: Callable[[Any, int], tuple[Array, Any]],
+    objective: Callable[[Any, int, int], tuple[Array, Any]],
     start: Any,
     settings: StochasticSettings,
     watch: Callable[[StochasticState], bool | None] = lambda state: None,
 ) -> tuple[StochasticState, Outcome]:
-    """Minimise the mean of ``objective(parameters, batch)`` over batches, plus the penalties.
+    """Minimise the mean of ``objective(parameters, batch, step)`` over batches, plus penalties.
 
     l1 is taken by a proximal step after each update: weights within reach of 0 become 0. With SGD
     this is the minimum of the penalised loss; AdamW scales its gradients but not the penalties,
     as its authors want it, and so ends elsewhere.
 
     Args:
-        objective: summed loss of one batch, and its gradient.
+        objective: summed loss of one batch, and its gradient; it is told how many steps were done.
         start: parameters, or the `StochasticState` after some epoch to go on from.
         settings: see there.
         watch: called after every epoch; ends the descent by returning True.
@@ -104,8 +104,8 @@ def descend(
             order = np.random.default_rng([settings.seed, epoch]).permutation(settings.batches)
             parameters, memory, total = state.parameters, state.memory, 0.0
             for place, batch in enumerate(order.tolist()):
-                loss, gradient = objective(parameters, batch)
                 step = epoch * settings.batches + place
+                loss, gradient = objective(parameters, batch, step)
                 parameters, memory = update(parameters, memory, gradient, step)
                 total += float(loss)
             state = StochasticState(parameters, memory, epoch + 1, (total,))

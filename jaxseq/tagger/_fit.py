@@ -1,63 +1,40 @@
-"""From features and labels to a trained model."""
+"""From features and labels to the parameters of a model.
+
+With unlabelled sentences the search has several stages: first the supervised optimum, since the
+entropy makes the objective non-concave and this is where Jiao et al. start; then the whole
+objective, in as many pieces as γ takes values.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-import jax
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from jaxseq.learn import _lbfgs, _stochastic
-from jaxseq.learn._checkpoint import load_checkpoint, save_checkpoint
-from jaxseq.learn._corpus import EncodedLabels, ShardMaker, lay_out
+from jaxseq.learn._corpus import (
+    Layout,
+    Shard,
+    ShardMaker,
+    lay_out,
+    lay_out_by_length,
+    without_gaps,
+)
 from jaxseq.learn._interrupts import interrupts_deferred
-from jaxseq.learn._lbfgs import Outcome, Settings
+from jaxseq.learn._lbfgs import Outcome
 from jaxseq.learn._objective import Objective
-from jaxseq.learn._parameters import Legal, Parameters, Spread, WeightSet, observed_places
+from jaxseq.learn._parameters import Parameters, Spread
 from jaxseq.learn._progress import progress_bar
 from jaxseq.learn._stochastic import Algorithm, StochasticSettings
-from jaxseq.text import TokenFeatures
-
-DENSE_FROM = 10
-"""Tokens that an attribute must be on to have a weight for every label, among mixed weights."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is to be learnt from."""
-
-    features: TokenFeatures
-    labels: EncodedLabels
-    classes: list[str]
-    attributes: int
-    edge_attributes: int
-    transitions: bool
-    legal: Legal | None
-    sentence_weights: np.ndarray | None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How to search: the estimator's parameters, checked."""
-
-    weights: WeightSet
-    algorithm: str
-    settings: Settings
-    l2: float
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    seed: int
-    cores: int
-    progress: bool | None
-    checkpoint: str | os.PathLike[str] | None
-    checkpoint_every: int
+from jaxseq.tagger._plan import EntropyTerm, Plan
+from jaxseq.tagger._problem import Problem
+from jaxseq.tagger._resume import Before, Keeper, fingerprint
 
 
 @dataclass(frozen=True)
@@ -71,137 +48,296 @@ class Fitted:
     loss: float
     seconds: dict[str, float]
 
+    @classmethod
+    def at(cls, start: Parameters) -> Fitted:
+        """Where one begins."""
+        return cls(start, Outcome.MAX_ITERATIONS, 0, 0, float("nan"), {})
 
-def make_spread(problem: Problem, weights: WeightSet) -> Spread:
-    """Which weights are learnt."""
-    s, gold = len(problem.classes), problem.labels.gold
-    learnt = None if problem.transitions else np.zeros((s, s), bool)
-    places = groups = None
-    num_groups = 0
-    if weights in ("observed", "mixed"):
-        dense_from = DENSE_FROM if weights == "mixed" else None
-        places = observed_places(
-            problem.features.ids, gold, problem.labels.allowed, problem.attributes, s, dense_from
+
+class Stage(NamedTuple):
+    """A part of a search: γ (None: labelled sentences alone) and iterations at most."""
+
+    entropy_weight: float | None
+    iterations: int
+
+
+def search(
+    problem: Problem, plan: Plan, start: Parameters | None, spread: Spread, term: EntropyTerm
+) -> Fitted:
+    """Find the parameters.
+
+    Args:
+        problem: the data. plan: how to search. spread: which weights are learnt.
+        start: where; None for zeros and, with unlabelled sentences, by way of the supervised
+            optimum.
+        term: of the unlabelled sentences, if there are any.
+    """
+    zeros = spread.zeros(problem.edge_attributes, plan.dtype)
+    warm = start is not None
+    begin = zeros if start is None else _as_type(start, plan.dtype)
+    keeper = Keeper(plan.checkpoint, fingerprint(problem, plan, begin, term))
+    run = _search_all_at_once if plan.algorithm == "lbfgs" else _search_by_batches
+    return run(problem, plan, begin, spread, term, warm, keeper)
+
+
+def _as_type(parameters: Parameters, dtype: str) -> Parameters:
+    leaves = (None if leaf is None else jnp.asarray(leaf, dtype) for leaf in parameters)
+    return Parameters(*cast(Any, leaves))
+
+
+# ------------------------------------------------------------------------- the whole corpus
+
+
+def _stages(problem: Problem, plan: Plan, term: EntropyTerm, warm: bool) -> list[Stage]:
+    """In the order that they run in."""
+    iterations = plan.settings.max_iterations
+    if problem.unlabelled is None:
+        return [Stage(None, iterations)]
+    first = [] if warm else [Stage(None, iterations)]
+    return first + [Stage(*piece) for piece in term.pieces(iterations)]
+
+
+def _search_all_at_once(
+    problem: Problem,
+    plan: Plan,
+    start: Parameters,
+    spread: Spread,
+    term: EntropyTerm,
+    warm: bool,
+    keeper: Keeper,
+) -> Fitted:
+    labelled = _labelled_maker(problem, lay_out(problem.features.lengths, plan.cores)).all()
+    supervised = Objective(labelled, spread, plan.l2, problem.legal)
+    whole = supervised
+    if problem.unlabelled is not None:
+        rest = _unlabelled_maker(problem, plan.cores, term).all()
+        whole = Objective(
+            labelled, spread, plan.l2, problem.legal, rest, 0.0, entropy_gradient=term.gradient
         )
-        if problem.transitions and weights == "observed":
-            learnt = _observed_transitions(problem)
-    elif weights == "tied":
-        types = [label.split("-", 1)[-1] for label in problem.classes]
-        names = sorted(set(types))
-        groups, num_groups = np.array([names.index(t) for t in types], np.int32), len(names)
-    return Spread(
-        attributes=problem.attributes,
-        labels=s,
-        places=None if places is None else jnp.asarray(places, jnp.int32),
-        groups=None if groups is None else jnp.asarray(groups),
-        num_groups=num_groups,
-        transitions=None if learnt is None else jnp.asarray(learnt),
-    )
+    stages = _stages(problem, plan, term, warm)
+    found = None
+    with _bar(plan, sum(stage.iterations for stage in stages)) as watching:
+        for number in range(keeper.stage(len(stages)), len(stages)):
+            weight, iterations = stages[number]
+            objective = supervised if weight is None else whole
+            objective.entropy_weight = weight or 0.0
+            part = _Part(number, number + 1 == len(stages), iterations)
+            found = _descend_in(part, objective, found or start, plan, keeper, watching)
+            if found.outcome is Outcome.INTERRUPTED:
+                break
+    assert found is not None
+    return found
 
 
-def _observed_transitions(problem: Problem) -> np.ndarray:
-    """Transitions between labels that neighbours in the data have, or may have."""
-    s, labels, lengths = len(problem.classes), problem.labels, problem.features.lengths
-    starts = (np.cumsum(lengths) - lengths)[lengths > 0]
-    linked = np.ones(len(labels.gold), bool)
-    linked[starts] = False
-    seen = np.zeros((s, s), bool)
-    second = np.flatnonzero(linked)
-    gold = labels.gold
-    known = second[(gold[second] >= 0) & (gold[second - 1] >= 0)]
-    seen[gold[known - 1], gold[known]] = True
-    if labels.allowed is not None:
-        allowed = labels.allowed.astype(np.float32)
-        partial = second[(gold[second] < 0) | (gold[second - 1] < 0)]
-        seen |= allowed[partial - 1].T @ allowed[partial] > 0
-    return seen
+class _Part(NamedTuple):
+    """Which stage is running, whether it is the last, and its iterations at most."""
+
+    stage: int
+    last: bool
+    iterations: int
 
 
-def search(problem: Problem, plan: Plan, start: Parameters | None, spread: Spread) -> Fitted:
-    """Find the parameters."""
-    if start is None:
-        start = spread.zeros(problem.edge_attributes)
-    if plan.algorithm == "lbfgs":
-        return _search_all_at_once(problem, plan, start, spread)
-    return _search_by_batches(problem, plan, start, spread)
-
-
-def _search_all_at_once(problem: Problem, plan: Plan, start: Parameters, spread: Spread) -> Fitted:
-    layout = lay_out(problem.features.lengths, plan.cores)
-    maker = _shard_maker(problem, layout)
-    shards = [maker(index) for index in range(maker.num_shards)]
-    objective = Objective(shards, spread, plan.l2, problem.legal)
-    about = _fingerprint(problem, plan, start)
+def _descend_in(
+    part: _Part,
+    objective: Objective,
+    start: Parameters | Fitted,
+    plan: Plan,
+    keeper: Keeper,
+    watching: _Watching,
+) -> Fitted:
+    """One stage of L-BFGS, from a point or from where the stage before it ended."""
     clock = time.perf_counter()
-    begun = _lbfgs.begin(objective, start, plan.settings)
+    settings = plan.settings._replace(max_iterations=part.iterations)
+    earlier = start if isinstance(start, Fitted) else Fitted.at(start)
+    begun = _lbfgs.begin(objective, earlier.parameters, settings)
     _check_possible(begun.value)
     first = time.perf_counter() - clock
     objective.seconds = dict.fromkeys(objective.seconds, 0.0)
-    begun = _resumed(plan, begun, about)
-    bar = progress_bar("training", plan.settings.max_iterations, plan.progress)
-    with bar as tick, interrupts_deferred() as pressed:
+    begun, before = keeper.resumed(begun, part.stage)
+    before = Before(earlier.iterations, earlier.evaluations) if before is None else before
 
-        def watch(state: _lbfgs.State) -> bool:
-            tick(state.iteration, state.values[-1])
-            if state.iteration % plan.checkpoint_every == 0:
-                _keep(plan, state, about)
-            return pressed()
+    def watch(state: _lbfgs.State) -> bool:
+        watching.tick(before.iterations + state.iteration, state.values[-1])
+        if state.iteration % plan.checkpoint_every == 0:
+            keeper.keep(state, part.stage, before)
+        return watching.pressed()
 
-        state, outcome = _lbfgs.minimise(objective, begun, plan.settings, watch)
+    state, outcome = _lbfgs.minimise(objective, begun, settings, watch)
     # Without its memory a state cannot be gone on from exactly: better an earlier one on disk.
     intact = bool(np.asarray(state.memory.count) > 0)
-    _finish_checkpoint(plan, outcome, state if intact else None, about)
+    keeper.finish(outcome, state if intact else None, part.stage, before, part.last)
     seconds = {"first evaluation, compiling": first, **objective.seconds}
     seconds["optimiser"] = time.perf_counter() - clock - first - seconds["evaluations"]
-    loss = state.values[-1]
-    return Fitted(state.parameters, outcome, state.iteration, state.evaluations, loss, seconds)
+    return Fitted(
+        state.parameters,
+        outcome,
+        before.iterations + state.iteration,
+        before.evaluations + state.evaluations,
+        state.values[-1],
+        {name: earlier.seconds.get(name, 0.0) + value for name, value in seconds.items()},
+    )
 
 
-def _search_by_batches(problem: Problem, plan: Plan, start: Parameters, spread: Spread) -> Fitted:
-    lengths = problem.features.lengths
+# ------------------------------------------------------------------------------ mini-batches
+
+
+class _Batches:
+    """The batches of one epoch: labelled, or labelled and unlabelled side by side.
+
+    Where there are more of the one kind than of the other, the fewer come round again, and count
+    for less each time, so that an epoch adds up to the whole objective.
+    """
+
+    def __init__(self, labelled: ShardMaker, unlabelled: ShardMaker | None):
+        self._labelled, self._unlabelled = labelled, unlabelled
+        others = 0 if unlabelled is None else unlabelled.num_shards
+        self.number = max(labelled.num_shards, others)
+
+    def _part(self, maker: ShardMaker, batch: int) -> Shard:
+        index = batch % maker.num_shards
+        times = len(range(index, self.number, maker.num_shards))
+        shard = maker(index)
+        if times == 1:
+            return shard
+        return eqx.tree_at(lambda shard: shard.weights, shard, shard.weights / times)
+
+    def __call__(self, batch: int) -> tuple[list[Shard], list[Shard]]:
+        others = [] if self._unlabelled is None else [self._part(self._unlabelled, batch)]
+        return [self._part(self._labelled, batch)], others
+
+
+def _rows_of_batches(lengths: np.ndarray, batch_size: int) -> int:
+    """Into how many shards to cut, for about so many sentences in each."""
     rows = lay_out(lengths, 1).rows
-    rows_of_batch = max(1, round(rows * plan.batch_size / max(1, len(lengths))))
-    layout = lay_out(lengths, -(-rows // rows_of_batch))
-    maker = _shard_maker(problem, layout)
+    rows_of_batch = max(1, round(rows * batch_size / max(1, len(lengths))))
+    return -(-rows // rows_of_batch)
 
-    def objective(parameters: Parameters, batch: int):
-        return Objective([maker(batch)], spread, 0.0, problem.legal)(parameters)
 
-    weights = problem.sentence_weights
+def _search_by_batches(
+    problem: Problem,
+    plan: Plan,
+    start: Parameters,
+    spread: Spread,
+    term: EntropyTerm,
+    warm: bool,
+    keeper: Keeper,
+) -> Fitted:
+    lengths = problem.features.lengths
+    shards = _rows_of_batches(lengths, plan.batch_size)
+    labelled = _labelled_maker(problem, lay_out(lengths, shards))
+    stages = [_Batches(labelled, None)]
+    if problem.unlabelled is not None:
+        shards = _rows_of_batches(problem.unlabelled.lengths, plan.batch_size)
+        whole = _Batches(labelled, _unlabelled_maker(problem, shards, term))
+        stages = [whole] if warm else [*stages, whole]
+    found: Parameters | Fitted = start
+    with _bar(plan, plan.epochs * len(stages)) as watching:
+        for number in range(keeper.stage(len(stages)), len(stages)):
+            part = _Part(number, number + 1 == len(stages), plan.epochs)
+            run = _epochs_of(stages[number], problem, plan, spread, term)
+            found = _descend_by_batches(part, run, found, problem, plan, keeper, watching)
+            if found.outcome is Outcome.INTERRUPTED:
+                break
+    assert isinstance(found, Fitted)
+    return found
+
+
+class _Epochs(NamedTuple):
+    """The loss of a batch, and how many there are."""
+
+    objective: Callable[[Parameters, int, int], tuple[Any, Any]]
+    batches: int
+
+
+def _epochs_of(
+    batches: _Batches, problem: Problem, plan: Plan, spread: Spread, term: EntropyTerm
+) -> _Epochs:
+    in_place = Objective([], spread, 0.0, problem.legal, entropy_gradient=term.gradient)
+
+    def objective(parameters: Parameters, batch: int, step: int):
+        in_place.take(*batches(batch))
+        in_place.entropy_weight = term.at(step)
+        return in_place(parameters)
+
+    return _Epochs(objective, batches.number)
+
+
+def _descend_by_batches(
+    part: _Part,
+    run: _Epochs,
+    start: Parameters | Fitted,
+    problem: Problem,
+    plan: Plan,
+    keeper: Keeper,
+    watching: _Watching,
+) -> Fitted:
+    earlier = start if isinstance(start, Fitted) else Fitted.at(start)
+    weights, count = problem.sentence_weights, len(problem.features.lengths)
     settings = StochasticSettings(
         algorithm=cast(Algorithm, plan.algorithm),
-        epochs=plan.epochs,
-        batches=maker.num_shards,
+        epochs=part.iterations,
+        batches=run.batches,
         learning_rate=plan.learning_rate,
         seed=plan.seed,
         l1=plan.settings.l1,
         l2=plan.l2,
-        sentences=float(len(lengths) if weights is None else weights.sum()),
+        sentences=float(count if weights is None else weights.sum()),
     )
-    about = _fingerprint(problem, plan, start)
-    begun = _resumed(plan, _stochastic.begin(start, settings), about)
-    bar = progress_bar("training", plan.epochs, plan.progress)
-    with bar as tick, interrupts_deferred() as pressed:
+    begun = _stochastic.begin(earlier.parameters, settings)
+    begun, before = keeper.resumed(begun, part.stage)
+    before = Before(earlier.iterations, earlier.evaluations) if before is None else before
 
-        def watch(state: _stochastic.StochasticState) -> bool:
-            _check_finite(state.values[-1], problem)
-            tick(state.iteration, state.values[-1])
-            if state.iteration < plan.epochs:
-                _keep(plan, state, about)
-            return pressed() and state.iteration < plan.epochs
+    def watch(state: _stochastic.StochasticState) -> bool:
+        _check_finite(state.values[-1], problem)
+        watching.tick(before.iterations + state.iteration, state.values[-1])
+        if state.iteration < part.iterations:
+            keeper.keep(state, part.stage, before)
+        return watching.pressed() and state.iteration < part.iterations
 
-        state, outcome = _stochastic.descend(objective, begun, settings, watch)
-    finished = state.iteration >= plan.epochs
-    _finish_checkpoint(plan, Outcome.CONVERGED_VALUE if finished else outcome, state, about)
-    loss = state.values[-1] if state.values else float("nan")
-    evaluations = state.iteration * maker.num_shards
-    return Fitted(state.parameters, outcome, state.iteration, evaluations, loss, {})
+    state, outcome = _stochastic.descend(run.objective, begun, settings, watch)
+    finished = state.iteration >= part.iterations
+    over = Outcome.CONVERGED_VALUE if finished else outcome
+    keeper.finish(over, state, part.stage, before, part.last)
+    return Fitted(
+        state.parameters,
+        outcome,
+        before.iterations + state.iteration,
+        before.evaluations + state.iteration * run.batches,
+        state.values[-1] if state.values else float("nan"),
+        {},
+    )
 
 
-def _shard_maker(problem: Problem, layout) -> ShardMaker:
+# ----------------------------------------------------------------------------------- shared
+
+
+class _Watching(NamedTuple):
+    """Progress to tell of, and whether Ctrl-C was pressed."""
+
+    tick: Callable[[int, float], None]
+    pressed: Callable[[], bool]
+
+
+@contextmanager
+def _bar(plan: Plan, total: int) -> Iterator[_Watching]:
+    with progress_bar("training", total, plan.progress) as tick, interrupts_deferred() as pressed:
+        yield _Watching(tick, pressed)
+
+
+def _labelled_maker(problem: Problem, layout: Layout) -> ShardMaker:
+    features = without_gaps(problem.features)
     return ShardMaker(
-        layout, problem.features, problem.attributes, problem.labels, problem.sentence_weights
+        layout, features, problem.attributes, problem.labels, problem.sentence_weights
     )
+
+
+def _unlabelled_maker(problem: Problem, shards: int, term: EntropyTerm) -> ShardMaker:
+    features = problem.unlabelled
+    assert features is not None
+    # Jiao's cost grows with the square of a row's length, whatever is in it.
+    place = lay_out_by_length if term.gradient == "jiao" else lay_out
+    layout = place(features.lengths, shards)
+    return ShardMaker(layout, without_gaps(features), problem.attributes)
 
 
 def _check_finite(loss: float, problem: Problem) -> None:
@@ -220,55 +356,3 @@ def _check_possible(loss: float) -> None:
             "y: expected partial labels that leave every sentence at least one legal labelling, "
             f"got a sentence with none (loss {loss})"
         )
-
-
-# ------------------------------------------------------------------------------- checkpoints
-
-
-def _fingerprint(problem: Problem, plan: Plan, start: Parameters) -> str:
-    """Says which search this is: a hash of the data, the settings and the starting point."""
-    settings = plan.settings._replace(max_iterations=0)
-    parts: list[Any] = [problem.classes, problem.attributes, problem.transitions]
-    parts += [plan.weights, plan.algorithm, settings, plan.l2, plan.batch_size, plan.cores]
-    if plan.algorithm != "lbfgs":
-        parts += [plan.epochs, plan.learning_rate, plan.seed]
-    digest = hashlib.sha256(repr(parts).encode())
-    arrays = [problem.features.ids, problem.features.values, problem.features.lengths]
-    arrays += [problem.features.edge_ids, problem.labels.gold, problem.labels.allowed]
-    arrays += [problem.sentence_weights, *(problem.legal or ()), *jax.tree.leaves(start)]
-    for array in arrays:
-        digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
-def _resumed(plan: Plan, begun: Any, about: str) -> Any:
-    """The state on disk if there is one, else the one given."""
-    if plan.checkpoint is None or not Path(plan.checkpoint).exists():
-        return begun
-    if Path(plan.checkpoint).is_dir():
-        raise ValueError(f"{plan.checkpoint}: expected a file to keep the search in, got a folder")
-    tree, extra = load_checkpoint(plan.checkpoint, _arrays_of(begun), about)
-    return begun._replace(**tree, **{**extra, "values": tuple(extra["values"])})
-
-
-def _arrays_of(state: Any) -> dict[str, Any]:
-    names = ("parameters", "gradient", "memory")
-    return {name: getattr(state, name) for name in names if hasattr(state, name)}
-
-
-def _keep(plan: Plan, state: Any, about: str) -> None:
-    if plan.checkpoint is None:
-        return
-    names = ("value", "iteration", "values", "evaluations")
-    extra = {name: getattr(state, name) for name in names if hasattr(state, name)}
-    save_checkpoint(plan.checkpoint, _arrays_of(state), about, extra)
-
-
-def _finish_checkpoint(plan: Plan, outcome: Outcome, state: Any | None, about: str) -> None:
-    """A search that is over leaves none; one that was interrupted or cut short does."""
-    if plan.checkpoint is None:
-        return
-    if outcome not in (Outcome.INTERRUPTED, Outcome.MAX_ITERATIONS):
-        Path(plan.checkpoint).unlink(missing_ok=True)
-    elif state is not None:
-        _keep(plan, state, about)

@@ -4,15 +4,40 @@ from __future__ import annotations
 
 import numbers
 import os
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
+import jax
+import numpy as np
+
+from jaxseq.learn._entropy_derivations import BY_ROW, EntropyGradient
 from jaxseq.learn._lbfgs import Settings
 from jaxseq.learn._parameters import WeightSet
 from jaxseq.tagger._checks import check_number
-from jaxseq.tagger._fit import Plan
 
 if TYPE_CHECKING:
     from jaxseq.tagger._tagger import CRFTagger
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to search: the estimator's parameters, checked."""
+
+    weights: WeightSet
+    algorithm: str
+    settings: Settings
+    l2: float
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    seed: int
+    cores: int
+    progress: bool | None
+    checkpoint: str | os.PathLike[str] | None
+    checkpoint_every: int
+    dtype: str
+
 
 LEARNING_RATES = {"adamw": 0.05, "sgd": 0.5}
 
@@ -35,12 +60,18 @@ def plan_of(tagger: CRFTagger) -> Plan:
     choices = {
         "weights": ("mixed", "observed", "dense", "tied"),
         "algorithm": ("lbfgs", "adamw", "sgd"),
+        "dtype": ("float32", "float64"),
     }
     for name, among in choices.items():
         if getattr(tagger, name) not in among:
             raise ValueError(
                 f"{name}: expected one of {list(among)}, got {getattr(tagger, name)!r}"
             )
+    if jax.dtypes.canonicalize_dtype(tagger.dtype) != tagger.dtype:
+        raise ValueError(
+            "dtype: expected JAX to have 64-bit numbers switched on (jax_enable_x64) for float64, "
+            "got them switched off"
+        )
     settings = Settings(
         max_iterations=int(tagger.max_iterations),
         tolerance=float(tagger.tolerance),
@@ -60,4 +91,60 @@ def plan_of(tagger: CRFTagger) -> Plan:
         progress=tagger.progress,
         checkpoint=tagger.checkpoint,
         checkpoint_every=int(tagger.checkpoint_every),
+        dtype=tagger.dtype,
     )
+
+
+Schedule = Callable[[int], Any]
+"""From the number of steps done to a weight, as in optax."""
+
+ANNEAL_EVERY = 10
+"""Iterations of L-BFGS between two looks at a schedule: curvature is learnt anew at each change."""
+
+
+@dataclass(frozen=True)
+class EntropyTerm:
+    """How unlabelled sentences enter the objective: their weight γ, or its schedule, and the
+    derivation of its gradient."""
+
+    weight: float | Schedule
+    gradient: EntropyGradient
+
+    @classmethod
+    def of(cls, weight: Any, gradient: Any) -> EntropyTerm:
+        """ValueError on what makes no sense."""
+        if not isinstance(gradient, str) or gradient not in BY_ROW:
+            raise ValueError(f"entropy_gradient: expected one of {list(BY_ROW)}, got {gradient!r}")
+        if callable(weight):
+            return cls(weight, gradient)
+        check_number("entropy_weight", weight, 0, numbers.Real)
+        return cls(float(weight), gradient)
+
+    @property
+    def absent(self) -> bool:
+        """Whether there is nothing to add."""
+        return not callable(self.weight) and self.weight == 0
+
+    def at(self, step: int) -> float:
+        """γ after so many steps."""
+        if not callable(self.weight):
+            return self.weight
+        found = np.asarray(self.weight(step))
+        is_number = found.shape == () and found.dtype.kind in "iuf"
+        if not is_number or not 0 <= float(found) < np.inf:
+            raise ValueError(
+                f"entropy_weight: expected a schedule of finite numbers, 0 or more, got {found} "
+                f"at step {step}"
+            )
+        return float(found)
+
+    def pieces(self, iterations: int) -> list[tuple[float, int]]:
+        """The schedule as (γ, iterations) of a search of so many, equal neighbours as one."""
+        found: list[tuple[float, int]] = []
+        for start in range(0, iterations, ANNEAL_EVERY):
+            weight, count = self.at(start), min(ANNEAL_EVERY, iterations - start)
+            if found and found[-1][0] == weight:
+                found[-1] = (weight, found[-1][1] + count)
+            else:
+                found.append((weight, count))
+        return found

@@ -21,6 +21,7 @@ from jaxseq.models._crf import CRF
 from jaxseq.text import Templates, extractor_from_state
 
 if TYPE_CHECKING:
+    from jaxseq.tagger._hmm_tagger import HMMTagger
     from jaxseq.tagger._tagger import CRFTagger
 
 FORMAT, VERSION = "jaxseq tagger", 1
@@ -29,37 +30,49 @@ SPARSE = 0.25
 """Weights of which fewer than this part are not zero are stored as places and values."""
 
 
-def save(tagger: CRFTagger, path: str | os.PathLike[str]) -> None:
-    """Write a trained tagger; see `CRFTagger.save`."""
+def save(tagger: CRFTagger | HMMTagger, path: str | os.PathLike[str]) -> None:
+    """Write a trained tagger; see `CRFTagger.save` and `HMMTagger.save`."""
     from safetensors.numpy import save as to_bytes
+
+    from jaxseq.tagger._hmm_store import describe_hmm
+    from jaxseq.tagger._hmm_tagger import HMMTagger
 
     path = Path(path)
     check_replaceable(path)
+    own, arrays = describe_hmm(tagger) if isinstance(tagger, HMMTagger) else _describe_crf(tagger)
+    data = to_bytes(arrays)
+    about: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        **own,
+        "arrays": {"file": ARRAYS, "sha256": hashlib.sha256(data).hexdigest()},
+    }
+    about["checksum"] = _checksum(about)
+    text = json.dumps(about, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    _write_folder(path, {ARRAYS: data, ABOUT: f"{text}\n".encode()})
+
+
+def _describe_crf(tagger: CRFTagger) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What to write of a CRF: entries of the JSON file, and arrays."""
     model, (features, arrays) = tagger.model_, tagger.extractor_.state()
     arrays = {f"features.{name}": np.ascontiguousarray(array) for name, array in arrays.items()}
     arrays |= _pack_weights(np.asarray(model.weights))
     for name in ("transitions", "start", "stop", "edge_weights"):
         if getattr(model, name) is not None:
             arrays[name] = np.asarray(getattr(model, name))
-    data = to_bytes(arrays)
     about: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
         "labels": tagger.classes_.tolist(),
         "attributes": model.num_attributes,
         "features": features,
         "settings": _settings(tagger),
         "training": {
-            "loss": _finite(getattr(tagger, "loss_", None)),
+            "loss": finite(getattr(tagger, "loss_", None)),
             "outcome": getattr(tagger, "outcome_", None),
             "iterations": getattr(tagger, "n_iter_", None),
             "evaluations": getattr(tagger, "n_evaluations_", None),
         },
-        "arrays": {"file": ARRAYS, "sha256": hashlib.sha256(data).hexdigest()},
     }
-    about["checksum"] = _checksum(about)
-    text = json.dumps(about, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    _write_folder(path, {ARRAYS: data, ABOUT: f"{text}\n".encode()})
+    return about, arrays
 
 
 def check_replaceable(path: Path) -> None:
@@ -79,7 +92,8 @@ def _is_model(path: Path) -> bool:
     return isinstance(about, dict) and about.get("format") == FORMAT
 
 
-def _finite(value: float | None) -> float | None:
+def finite(value: float | None) -> float | None:
+    """The number, or None for what JSON cannot hold."""
     return value if value is not None and np.isfinite(value) else None
 
 
@@ -89,15 +103,21 @@ def _checksum(about: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _settings(tagger: CRFTagger) -> dict[str, Any]:
+def settings_to_keep(tagger: CRFTagger | HMMTagger) -> dict[str, Any]:
+    """The parameters of a tagger, NumPy's numbers as plain ones."""
     settings = tagger.get_params(deep=False)
     for name in ("progress", "checkpoint"):  # of one run on one machine, not of the model
         settings.pop(name)
+    return {name: getattr(value, "item", lambda v=value: v)() for name, value in settings.items()}
+
+
+def _settings(tagger: CRFTagger) -> dict[str, Any]:
+    settings = settings_to_keep(tagger)
     templates = settings["templates"]
     if templates is not None:
         chosen = templates if isinstance(templates, Templates) else Templates(templates)
         settings["templates"] = chosen.to_json()
-    return {name: getattr(value, "item", lambda v=value: v)() for name, value in settings.items()}
+    return settings
 
 
 def _pack_weights(weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -133,8 +153,8 @@ def _write_folder(path: Path, files: dict[str, bytes]) -> None:
 # ------------------------------------------------------------------------------------ loading
 
 
-def load(path: str | os.PathLike[str]) -> CRFTagger:
-    """Read a tagger that `CRFTagger.save` wrote.
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a tagger that `CRFTagger.save` or `HMMTagger.save` wrote.
 
     Nothing in the files is executed; a file that is cut off, edited or not of this format gives a
     ValueError that says so.
@@ -201,7 +221,16 @@ def _read_about(path: Path) -> dict[str, Any]:
     return about
 
 
-def _build(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> CRFTagger:
+def _build(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> CRFTagger | HMMTagger:
+    from jaxseq.tagger._hmm_store import KIND, build_hmm
+
+    kind = about.get("kind")
+    if kind not in (None, KIND):
+        raise ValueError(f"kind: expected {KIND!r}, or none for a CRF, got {kind!r:.80}")
+    return _build_crf(about, arrays) if kind is None else build_hmm(about, arrays)
+
+
+def _build_crf(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> CRFTagger:
     from jaxseq.tagger._tagger import CRFTagger
 
     settings = dict(about["settings"])
@@ -211,7 +240,7 @@ def _build(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> CRFTagger:
     prefix = "features."
     features = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
     extractor = extractor_from_state(about["features"], features)
-    labels = _check_labels(about["labels"])
+    labels = check_stored_labels(about["labels"])
     if extractor.attribute_count != about["attributes"]:
         raise ValueError(
             f"attributes: expected {extractor.attribute_count}, as many as the features have, "
@@ -222,10 +251,10 @@ def _build(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> CRFTagger:
     if (0 if pairs is None else len(pairs)) != extractor.edge_attribute_count:
         raise ValueError(f"edge_weights: expected {extractor.edge_attribute_count} tables")
     scores = {name: arrays[name] for name in ("transitions", "start", "stop")}
-    _check_numbers(
+    check_numbers(
         {"weights": weights} if pairs is None else {"weights": weights, "edge_weights": pairs}
     )
-    _check_numbers(scores, forbidden_may_be=True)
+    check_numbers(scores, forbidden_may_be=True)
     model = CRF(weights, **scores, edge_weights=pairs)
     tagger._take(model, labels, extractor)
     training = about["training"]
@@ -234,14 +263,15 @@ def _build(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> CRFTagger:
     return tagger
 
 
-def _check_labels(labels: Any) -> list[str]:
+def check_stored_labels(labels: Any) -> list[str]:
+    """ValueError unless they are what `classes_` can be."""
     sound = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
     if not sound or not labels or labels != sorted(set(labels)):
         raise ValueError(f"labels: expected different strings, sorted, got {labels!r:.80}")
     return labels
 
 
-def _check_numbers(arrays: dict[str, np.ndarray], forbidden_may_be: bool = False) -> None:
+def check_numbers(arrays: dict[str, np.ndarray], forbidden_may_be: bool = False) -> None:
     """ValueError unless all are floats and finite, or −inf where that may be."""
     for name, array in arrays.items():
         if not np.issubdtype(array.dtype, np.floating):

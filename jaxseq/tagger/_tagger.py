@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from jaxseq.learn._parameters import WeightSet
+from jaxseq.learn._entropy_derivations import EntropyGradient
+from jaxseq.learn._parameters import Parameters, Spread, WeightSet
 from jaxseq.models._crf import CRF
 from jaxseq.tagger import _lattices
 from jaxseq.tagger._checks import (
@@ -21,7 +22,7 @@ from jaxseq.tagger._checks import (
     check_sentence_weights,
     check_sentences,
 )
-from jaxseq.tagger._fit import Problem, make_spread, search
+from jaxseq.tagger._fit import search
 from jaxseq.tagger._labels import (
     Label,
     check_labels,
@@ -30,7 +31,9 @@ from jaxseq.tagger._labels import (
     find_classes,
     legal_by_scheme,
 )
-from jaxseq.tagger._plan import plan_of
+from jaxseq.tagger._plan import EntropyTerm, Schedule, plan_of
+from jaxseq.tagger._problem import Problem, make_spread
+from jaxseq.tagger._unlabelled import Vocabulary, read_both
 from jaxseq.tagger._warm_start import carry_over
 from jaxseq.text import DictExtractor, FeatureExtractor, TemplateExtractor, Templates, TokenFeatures
 
@@ -39,7 +42,8 @@ class CRFTagger(BaseEstimator):
     r"""A linear-chain conditional random field for tagging, with scikit-learn's interface.
 
     Minimises the negative log-likelihood of the labels plus
-    :math:`\mathtt{l1} \|w\|_1 + \mathtt{l2} \|w\|^2 / 2`. (CRFsuite's c2 is half of this l2.)
+    :math:`\mathtt{l1} \|w\|_1 + \mathtt{l2} \|w\|^2 / 2`. (CRFsuite's c2 is half of this l2.) With
+    unlabelled sentences, γ times the entropy of the model on them is added; see `fit`.
 
     Args:
         templates: how sentences become attributes: a `jaxseq.text.Templates`, a list of template
@@ -68,11 +72,13 @@ class CRFTagger(BaseEstimator):
             every epoch), and when it ends early. If the file is there when `fit` starts, the search
             goes on from it, with the same result as if it had never stopped. It is removed when
             the search is over.
+        dtype: ``"float32"``, or ``"float64"`` where JAX has 64-bit numbers switched on.
 
     Attributes:
         classes_: the labels, sorted. model_: the `jaxseq.CRF`. extractor_: the features.
         loss_: the objective reached (by mini-batches: the loss summed over the last epoch, without
-        penalties). n_iter_, n_evaluations_: iterations, and passes over the data.
+        penalties). n_iter_, n_evaluations_: iterations, and passes over the data, those of the
+        supervised start included.
         outcome_: why the search ended, in words. seconds_: where the time of `fit` went.
 
     Example:
@@ -85,7 +91,7 @@ class CRFTagger(BaseEstimator):
 
     References:
         Lafferty, McCallum & Pereira 2001; Tsuboi et al. 2008 for partial labels; Andrew & Gao 2007
-        for l1.
+        for l1; Jiao et al. 2006 and Mann & McCallum 2007 for unlabelled sentences.
     """
 
     def __init__(
@@ -109,6 +115,7 @@ class CRFTagger(BaseEstimator):
         progress: bool | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 25,
+        dtype: Literal["float32", "float64"] = "float32",
     ):
         self.templates = templates
         self.l1 = l1
@@ -128,6 +135,7 @@ class CRFTagger(BaseEstimator):
         self.progress = progress
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
+        self.dtype = dtype
 
     # ------------------------------------------------------------------------------ training
 
@@ -136,28 +144,57 @@ class CRFTagger(BaseEstimator):
         X: Iterable[Any],
         y: Sequence[Sequence[Label]],
         *,
+        unlabelled: Iterable[Any] | None = None,
+        entropy_weight: float | Schedule = 1.0,
+        entropy_gradient: EntropyGradient = "mann",
+        vocabulary: Vocabulary = "all",
         sample_weight: Sequence[float] | None = None,
         warm_start_from: CRFTagger | None = None,
     ) -> CRFTagger:
-        """Train.
+        r"""Train.
+
+        With unlabelled sentences U, the objective to be maximised is that of Jiao et al.,
+
+        .. math:: \sum_{(x, y)} \log p(y|x) - U(w)
+                  + \gamma \sum_{x \in U} \sum_y p(y|x) \log p(y|x):
+
+        of the models that explain the labels, those are preferred that are sure of the rest. It is
+        not concave; the search starts from the optimum without U.
 
         Args:
             X: sentences. With templates: `jaxseq.text.Sentence`, mappings from column to strings,
                 or lists of words. Without: lists of tokens, each a dict or list of features, as
                 for sklearn-crfsuite.
             y: for every sentence its labels; one may be a set of possible labels, or None.
-            sample_weight: how much each sentence counts, 0 or more.
+            unlabelled: more sentences, of which no labels are known.
+            entropy_weight: γ, 0 or more (0 trains as if there were no unlabelled sentences); or a
+                schedule from the number of steps done to γ, as optax has them. L-BFGS looks at it
+                every ten iterations, and the mini-batch algorithms at every step.
+            entropy_gradient: the derivation of the entropy's gradient: ``"mann"`` in O(ns²),
+                ``"jiao"`` in O(n²s³), or ``"autodiff"``. All give the same model.
+            vocabulary: where attributes are taken from: ``"all"`` sentences, or the
+                ``"labelled"`` ones alone.
+            sample_weight: how much each sentence of X counts, 0 or more.
             warm_start_from: a trained tagger whose weights to begin with, for the attributes and
-                labels that it shares with the new data.
+                labels that it shares with the new data; with unlabelled sentences, in place of the
+                supervised optimum.
 
         Returns:
             The tagger itself. After Ctrl-C it holds the model of the iteration that was then under
             way; a second Ctrl-C does not wait for that.
+
+        Example:
+            >>> import jaxseq
+            >>> tagger = jaxseq.CRFTagger(templates=["word[0]", "word[-1]"])
+            >>> X, y = [["the", "dog", "barks"]], [["D", "N", "V"]]
+            >>> tagger.fit(X, y, unlabelled=[["the", "cat", "barks"]], entropy_weight=0.5)
+            CRFTagger(templates=['word[0]', 'word[-1]'])
         """
-        plan = plan_of(self)
+        plan, term = plan_of(self), EntropyTerm.of(entropy_weight, entropy_gradient)
         began = time.perf_counter()
-        extractor = self._new_extractor()
-        features = extractor.fit_transform(check_sentences(X))
+        extractor, features, others = read_both(
+            self._new_extractor, check_sentences(X), None if term.absent else unlabelled, vocabulary
+        )
         seconds = {"features": time.perf_counter() - began}
         if not len(features.lengths):
             raise ValueError("X: expected at least one sentence, got none")
@@ -175,22 +212,28 @@ class CRFTagger(BaseEstimator):
             transitions=not isinstance(self.templates, Templates) or self.templates.transitions,
             legal=legal,
             sentence_weights=check_sentence_weights(sample_weight, len(features.lengths)),
+            unlabelled=others,
         )
         spread = make_spread(problem, plan.weights)
-        start = None
-        if warm_start_from is not None:
-            if not isinstance(warm_start_from, CRFTagger):
-                raise ValueError(
-                    f"warm_start_from: expected a trained CRFTagger, got {warm_start_from!r:.60}"
-                )
-            check_is_fitted(warm_start_from, "model_")
-            start = spread.parameters(carry_over(warm_start_from, extractor, classes))
-        found = search(problem, plan, start, spread)
+        start = self._start(warm_start_from, spread, extractor, classes)
+        found = search(problem, plan, start, spread, term)
         self._take(spread.model(found.parameters, legal), classes, extractor)
         self.loss_, self.outcome_ = found.loss, found.outcome.value
         self.n_iter_, self.n_evaluations_ = found.iterations, found.evaluations
         self.seconds_ = {**seconds, **found.seconds, "all": time.perf_counter() - began}
         return self
+
+    @staticmethod
+    def _start(
+        older: CRFTagger | None, spread: Spread, extractor: FeatureExtractor, classes: list[str]
+    ) -> Parameters | None:
+        """Where a search begins that is to go on from another's result."""
+        if older is None:
+            return None
+        if not isinstance(older, CRFTagger):
+            raise ValueError(f"warm_start_from: expected a trained CRFTagger, got {older!r:.60}")
+        check_is_fitted(older, "model_")
+        return spread.parameters(carry_over(older, extractor, classes))
 
     def _take(self, model: CRF, classes: list[str], extractor: FeatureExtractor) -> None:
         self.model_, self.extractor_ = model, extractor

@@ -20,11 +20,12 @@ def carry_over(old: CRFTagger, extractor: FeatureExtractor, classes: list[str]) 
     new_labels = np.array([classes.index(label) for label in shared], np.int64)
     old_labels = np.array([old_classes.index(label) for label in shared], np.int64)
     s, model = len(classes), old.model_
+    dtype = np.asarray(model.transitions).dtype
 
     def carry(old_names, new_names, old_values, shape):
         place = {name: index for index, name in enumerate(old_names)}
         pairs = [(new, place[name]) for new, name in enumerate(new_names) if name in place]
-        values = np.zeros((len(new_names), *shape), np.float32)
+        values = np.zeros((len(new_names), *shape), dtype)
         if pairs:
             new_rows, old_rows = (np.array(rows) for rows in zip(*pairs))
             block = np.asarray(old_values)[old_rows]
@@ -34,7 +35,7 @@ def carry_over(old: CRFTagger, extractor: FeatureExtractor, classes: list[str]) 
         return values
 
     def among_labels(scores):
-        found = np.zeros([s] * np.ndim(scores), np.float32)
+        found = np.zeros([s] * np.ndim(scores), dtype)
         block = np.asarray(scores)[np.ix_(*[old_labels] * np.ndim(scores))]
         found[np.ix_(*[new_labels] * np.ndim(scores))] = np.where(np.isneginf(block), 0, block)
         return found
@@ -44,7 +45,7 @@ def carry_over(old: CRFTagger, extractor: FeatureExtractor, classes: list[str]) 
     )
     pairs = None
     if extractor.edge_attribute_count:
-        old_values = np.zeros((0, len(old_classes), len(old_classes)), np.float32)
+        old_values = np.zeros((0, len(old_classes), len(old_classes)), dtype)
         old_values = old_values if model.edge_weights is None else model.edge_weights
         names = old.extractor_.edge_attribute_names() if model.edge_weights is not None else []
         pairs = carry(names, extractor.edge_attribute_names(), old_values, (s, s))

@@ -190,7 +190,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # Jiao's nested program.
     *_mutants(
-        "chain._jiao", "_row_gradient", "jiao_entropy_gradient",
+        "chain._jiao", "row_gradient", "jiao_entropy_gradient",
         (
             SIGN,
             "seen_from_left, seen_from_right = node_scores + outgoing",

@@ -79,6 +79,35 @@ def test_real_corpora(name, split, count, label):
         assert label in {one for sentence in sentences for one in sentence["label"]}
 
 
+def test_real_alternatives():
+    """Each overlaps a labelled name of its sentence, or so do all but a few."""
+    if not REAL:
+        pytest.skip("JAXSEQ_DATA, the folder of the corpora, is not set")
+    data = Data(choose_sources(["genetag", "bc2gm"], Path(REAL), may_stand_in=False))
+    sentences = {sentence.name: sentence for sentence in data.corpus("genetag")}
+    found = data.alternatives("genetag")
+    assert set(found) <= set(sentences)
+    spans = [(name, start, stop) for name, some in found.items() for start, stop in some]
+    assert len(spans) == 6583
+    outside = [one for one in spans if set(sentences[one[0]]["label"][one[1] : one[2]]) == {"O"}]
+    assert len(outside) < len(spans) / 100
+    assert data.alternatives("bc2gm") == {}
+
+
+def test_alternatives(tmp_path):
+    (tmp_path / "genetag" / "test").mkdir(parents=True)
+    lines = "@@7|1 2|PKA gene\n@@9|0 0|p53\n@@7|2 2|gene\n"
+    (tmp_path / "genetag" / "test" / "Correct.Data").write_text(lines)
+    data = Data({"genetag": Source("genetag", tmp_path), "bc2gm": Source("bc2gm")})
+    assert data.alternatives("genetag", "test") == {"7": [(1, 3), (2, 3)], "9": [(0, 1)]}
+    assert data.take_used() == {"genetag": "real"}
+    assert data.alternatives("bc2gm") == {}
+    with pytest.raises(ValueError, match="expected one of train, test, got 'dev'"):
+        data.alternatives("genetag", "dev")
+    with pytest.raises(ValueError, match="CORPORA lists"):
+        data.alternatives("ads")
+
+
 def test_locate(folder):
     found = locate("conll2000", folder)
     assert found == {

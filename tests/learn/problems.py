@@ -82,7 +82,7 @@ def minimum_by_proximal_steps(problem: Logistic, l1: float, l2: float = 0.0) -> 
 
 
 def batches_of(problem: Logistic, number: int):
-    """An objective of parameters and a batch's number, whose sum is the problem's."""
+    """An objective of parameters, a batch's number and a step, whose sum is the problem's."""
     parts = [
         partial(
             logistic_loss,
@@ -92,4 +92,4 @@ def batches_of(problem: Logistic, number: int):
         )
         for batch in range(number)
     ]
-    return lambda point, batch: parts[batch](point)
+    return lambda point, batch, _step: parts[batch](point)

@@ -92,9 +92,9 @@ def test_going_on_after_an_epoch_is_as_if_never_stopped(algorithm):
 def test_every_batch_is_seen_once_an_epoch_in_another_order():
     seen = []
 
-    def objective(point, batch):
+    def objective(point, batch, step):
         seen.append(batch)
-        return OBJECTIVE(point, batch)
+        return OBJECTIVE(point, batch, step)
 
     descend(objective, zeros(), settings_of("sgd", 5))
     epochs = [tuple(seen[i : i + BATCHES]) for i in range(0, len(seen), BATCHES)]
@@ -112,11 +112,11 @@ def test_the_value_is_the_loss_summed_over_an_epoch():
 def test_interrupts_keep_the_last_epoch():
     kept, calls = {}, []
 
-    def objective(point, batch):
+    def objective(point, batch, step):
         calls.append(batch)
         if len(calls) == 2 * BATCHES + 2:
             raise KeyboardInterrupt
-        return OBJECTIVE(point, batch)
+        return OBJECTIVE(point, batch, step)
 
     settings = settings_of("adamw", 5)
     state, outcome = descend(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.tagger import _fit
+from jaxseq.tagger import _fit, _resume
 from tests.tagger.toys import toy_corpus
 
 X, Y = toy_corpus(0)
@@ -72,8 +72,8 @@ def test_interrupted_and_resumed_is_the_same_to_the_byte(kind, y, tmp_path, monk
     assert [entry.name for entry in tmp_path.iterdir()] == ["search"]
     resumed = tagger(**KINDS[kind], checkpoint=checkpoint)
     counts = []
-    real = _fit.save_checkpoint
-    monkeypatch.setattr(_fit, "save_checkpoint", lambda *a: counts.append(a[3]) or real(*a))
+    real = _resume.save_checkpoint
+    monkeypatch.setattr(_resume, "save_checkpoint", lambda *a: counts.append(a[3]) or real(*a))
     resumed.fit(X, y)
     assert counts[0]["iteration"] == 8  # not from the beginning
     assert saved_bytes(resumed, tmp_path / "b") == saved_bytes(whole, tmp_path / "a")

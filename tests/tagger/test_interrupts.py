@@ -10,7 +10,7 @@ import pytest
 import jaxseq
 from jaxseq.learn import _lbfgs
 from jaxseq.learn._interrupts import interrupts_deferred
-from jaxseq.tagger import _fit
+from jaxseq.tagger._resume import Keeper
 
 X = [["a", "b", "a"], ["b", "c"], ["c", "a", "b", "b"]]
 Y = [["P", "Q", "P"], ["Q", "R"], ["R", "P", "Q", "Q"]]
@@ -112,13 +112,13 @@ def test_a_state_without_memory_does_not_replace_one_on_disk(monkeypatch, tmp_pa
 
 def test_mini_batches_keep_every_epoch(monkeypatch, tmp_path):
     file, seen = tmp_path / "search", []
-    ordinary = _fit._keep
+    ordinary = Keeper.keep
 
-    def keep(plan, state, about):
-        ordinary(plan, state, about)
+    def keep(keeper, state, *where):
+        ordinary(keeper, state, *where)
         seen.append(state.iteration)
 
-    monkeypatch.setattr(_fit, "_keep", keep)
+    monkeypatch.setattr(Keeper, "keep", keep)
     tagger(algorithm="sgd", epochs=3, checkpoint=file).fit(X, Y)
     assert seen == [1, 2]
     assert not file.exists()  # the search is over

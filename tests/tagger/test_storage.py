@@ -210,6 +210,15 @@ def test_a_file_that_is_cut_off_is_refused(name, part, saved):
         jaxseq.load(saved)
 
 
+def says_the_same(one: bytearray, other: bytearray) -> bool:
+    if bytes(one).split() == bytes(other).split():
+        return True
+    try:
+        return json.loads(one) == json.loads(other)
+    except ValueError:
+        return False
+
+
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_any_changed_byte_is_noticed(name, saved):
     data = bytearray((saved / name).read_bytes())
@@ -217,8 +226,8 @@ def test_any_changed_byte_is_noticed(name, saved):
         changed = data.copy()
         changed[place] ^= 1
         (saved / name).write_bytes(bytes(changed))
-        if name == "model.json" and bytes(changed).split() == bytes(data).split():
-            continue  # another kind of white space between fields
+        if name == "model.json" and says_the_same(changed, data):
+            continue  # white space, or a digit past the precision of its number
         with pytest.raises(ValueError, match="model"):
             jaxseq.load(saved)
 

@@ -1,0 +1,235 @@
+r"""The operator that EM iterates, between labelled and unlabelled sequences, and what it increases.
+
+.. math::
+    \tilde\Theta \leftarrow \mathrm{EM}_\lambda(\Theta)
+        = g_1(\lambda) \, c_L + g_2(\lambda) \, E_U(\Theta)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxseq.learn._counts import (
+    FAMILIES,
+    check_families,
+    check_fits,
+    expected_counts,
+    known_counts,
+    log_likelihoods,
+    viterbi_counts,
+)
+from jaxseq.learn._em_corpus import WordCorpus
+from jaxseq.learn._em_lattice import Tally
+from jaxseq.models._hmm import Multinomials
+
+
+class Smoothing(NamedTuple):
+    """What is added to the count of every event of the labelled sequences (add-ε).
+
+    The paper's .2 for transitions and .05 for emissions. It takes the first label for a transition
+    from a symbol *begin*, hence .2 for the initial probabilities too.
+
+    Example:
+        >>> Smoothing(emission=0.1)
+        Smoothing(initial=0.2, transition=0.2, emission=0.1)
+    """
+
+    initial: float = 0.2
+    transition: float = 0.2
+    emission: float = 0.05
+
+
+def linear_weights(balance: float) -> tuple[float, float]:
+    """g₁ = 1 − λ and g₂ = λ.
+
+    Example:
+        >>> linear_weights(0.25)
+        (0.75, 0.25)
+    """
+    return 1 - balance, balance
+
+
+class Evaluation(NamedTuple):
+    """Θ̃ after a step, the objective before it, and the log-likelihood of the unlabelled
+    sequences before it (of words and best labels, in hard EM; 0 when they have no weight)."""
+
+    following: Multinomials
+    objective: float
+    log_likelihood: float
+
+
+@dataclass(frozen=True)
+class EMOperator:
+    r"""One step of EM on labelled sequences L and unlabelled ones U.
+
+    .. math::
+        \tilde\Theta' = g_1 \tfrac{1}{|L|} \Big(\sum_L \mathrm{Count} + \varepsilon\Big)
+                      + g_2 \tfrac{1}{|U|} \sum_U E_{P(y \mid x, \Theta)}[\mathrm{Count}]
+
+    It never decreases
+
+    .. math::
+        \tfrac{g_1}{|L|} \Big(\sum_L \log P(x, y \mid \Theta) + \sum_\omega \varepsilon_\omega
+        \log \Theta(\omega)\Big) + \tfrac{g_2}{|U|} \sum_U \log P(x \mid \Theta)
+
+    that is, smoothing is a Dirichlet prior with parameters 1 + ε on L's side. Where labels of L
+    are partly known, Count is its expectation given what is known, and log P(x, y) the
+    log-probability of the words and of that. Hard EM takes counts of the best labelling instead,
+    and :math:`\max_y \log P(x, y)` in the objective. Frozen families do not move; their share of
+    the prior, and of a completely labelled L, is constant and left out of the objective.
+
+    With g = (1 − λ, λ), the default, λ = 0 is relative-frequency estimation and λ = 1 EM on U
+    alone; λ = \|U\| / (\|L\| + \|U\|) is maximum likelihood on all, each sequence counting the
+    same.
+
+    Args:
+        labelled, unlabelled: of `word_corpus`; None for no sequences. Labels of the latter, where
+            known, are respected.
+        balance: λ, 0 … 1; None for \|U\| / (\|L\| + \|U\|).
+        smoothing: ε, of each family.
+        weights: λ ↦ (g₁, g₂).
+        frozen: names of the families that keep their values.
+        hard: Viterbi counts.
+
+    Raises:
+        ValueError: when a side without sequences has weight, or nothing fits.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxseq.learn import word_corpus
+        >>> from jaxseq.models import Multinomials
+        >>> known = word_corpus([[0, 1], [1]], 2, labels=[[0, 1], [1]], num_labels=2)
+        >>> step = EMOperator(known, None, smoothing=Smoothing(0, 0, 0))
+        >>> uniform = Multinomials(jnp.ones(2), jnp.ones((2, 2)), jnp.ones((2, 2)))
+        >>> step(uniform).following.emission.tolist()
+        [[0.5, 0.0], [0.0, 1.0]]
+
+    References:
+        Haffari & Sarkar 2008, equations 5 and 6.
+    """
+
+    labelled: WordCorpus | None
+    unlabelled: WordCorpus | None
+    balance: float | None = None
+    smoothing: Smoothing = field(default_factory=Smoothing)
+    weights: Callable[[float], tuple[float, float]] = linear_weights
+    frozen: tuple[str, ...] = ()
+    hard: bool = False
+
+    def __post_init__(self):
+        check_families("frozen", self.frozen)
+        if self.balance is not None and not 0 <= self.balance <= 1:
+            raise ValueError(f"balance: expected 0 … 1, got {self.balance}")
+        for family, amount in zip(FAMILIES, self.smoothing):
+            if not 0 <= amount < np.inf:
+                raise ValueError(f"smoothing.{family}: expected a number ≥ 0, got {amount}")
+        if sum(self.sizes) == 0:
+            raise ValueError("corpora: expected at least one sequence with a token, got none")
+        for name, weight, size in zip(("labelled", "unlabelled"), self.shares, self.sizes):
+            if not 0 <= weight < np.inf:
+                raise ValueError(f"weights: expected numbers ≥ 0, got {weight} for {name}")
+            if weight > 0 and size == 0:
+                raise ValueError(
+                    f"{name}: expected at least one sequence with a token, since its weight is "
+                    f"{weight}, got none"
+                )
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """|L| and |U|."""
+        known, unknown = (
+            0 if corpus is None else corpus.num_sequences
+            for corpus in (self.labelled, self.unlabelled)
+        )
+        return known, unknown
+
+    @cached_property
+    def shares(self) -> tuple[float, float]:
+        """g₁(λ) and g₂(λ)."""
+        known, unknown = self.sizes
+        balance = unknown / (known + unknown) if self.balance is None else self.balance
+        by_label, by_word = self.weights(balance)
+        return float(by_label), float(by_word)
+
+    def __call__(self, parameters: Multinomials) -> Evaluation:
+        """The next Θ̃ from any Θ̃ (not normalised; normalise it for probabilities)."""
+        by_label, by_word = self.shares
+        following, objective, log_likelihood = jax.tree.map(jnp.zeros_like, parameters), 0.0, 0.0
+        if by_label > 0:
+            counts, value = self._count_labelled(parameters)
+            following = _add(following, _divide(counts, self.sizes[0]), by_label)
+            objective += by_label / self.sizes[0] * value
+        if by_word > 0:
+            assert self.unlabelled is not None
+            counts, found = self._count(parameters, self.unlabelled)
+            following = _add(following, _divide(counts, self.sizes[1]), by_word)
+            log_likelihood = float(found)
+            objective += by_word / self.sizes[1] * log_likelihood
+        kept = {name: getattr(parameters, name) for name in self.frozen}
+        return Evaluation(following._replace(**kept), objective, log_likelihood)
+
+    def check_possible(self, parameters: Multinomials) -> None:
+        """Refuse a model under which a sequence that has to be explained is impossible."""
+        for name, weight in zip(("labelled", "unlabelled"), self.shares):
+            corpus: WordCorpus | None = getattr(self, name)
+            if corpus is None or weight == 0:
+                continue
+            check_fits(parameters, corpus)
+            if name == "labelled" and corpus.is_labelled:
+                continue  # its counts do not depend on the model
+            impossible = np.flatnonzero(np.isneginf(log_likelihoods(parameters, corpus)))
+            if len(impossible):
+                raise ValueError(
+                    f"{name}[{corpus.index[impossible[0]]}]: expected sequences that the model to "
+                    "start from holds possible, got one of probability 0 "
+                    f"({len(impossible)} of {corpus.num_sequences} are)"
+                )
+
+    def _count(self, parameters: Multinomials, corpus: WordCorpus) -> Tally:
+        return (viterbi_counts if self.hard else expected_counts)(parameters, corpus)
+
+    @cached_property
+    def _known(self) -> Multinomials:
+        assert self.labelled is not None
+        return known_counts(self.labelled, self.labelled.num_labels or 0)
+
+    def _count_labelled(self, parameters: Multinomials) -> tuple[Multinomials, float]:
+        """Smoothed counts, and the log-posterior up to a constant."""
+        assert self.labelled is not None
+        theta = parameters.normalised()
+        moving = [family for family in FAMILIES if family not in self.frozen]
+        epsilon = Multinomials(
+            *(jnp.full_like(family, amount) for family, amount in zip(theta, self.smoothing))
+        )
+        check_fits(theta, self.labelled)
+        if self.labelled.is_labelled:
+            smoothed = _add(epsilon, self._known, 1.0)
+            return smoothed, _log_score(smoothed, theta, moving)
+        counts, log_likelihood = self._count(parameters, self.labelled)
+        value = float(log_likelihood) + _log_score(epsilon, theta, moving)
+        return _add(counts, epsilon, 1.0), value
+
+
+def _add(one: Multinomials, other: Multinomials, times: float) -> Multinomials:
+    return jax.tree.map(lambda a, b: a + times * b.astype(a.dtype), one, other)
+
+
+def _divide(counts: Multinomials, number: int) -> Multinomials:
+    return jax.tree.map(lambda family: family / number, counts)
+
+
+def _log_score(counts: Multinomials, theta: Multinomials, moving: list[str]) -> float:
+    """Σ count · log θ, with 0 · log 0 = 0."""
+    total = 0.0
+    for name in moving:
+        count, log_theta = (np.asarray(getattr(m, name), float) for m in (counts, theta.log()))
+        here = count > 0
+        total += float((count[here] * log_theta[here]).sum())
+    return total

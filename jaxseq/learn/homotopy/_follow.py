@@ -1,0 +1,192 @@
+"""Following the path of fixed points from λ = 0 to λ = 1."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from jaxseq.learn._interrupts import interrupts_deferred
+from jaxseq.learn._progress import progress_bar
+from jaxseq.learn.homotopy._path import (
+    Event,
+    NewPoint,
+    Outcome,
+    Path,
+    StepOutcome,
+    extend,
+    first_point,
+)
+from jaxseq.learn.homotopy._problem import Problem
+from jaxseq.learn.homotopy._settings import Settings, check_settings
+from jaxseq.learn.homotopy._solver import Correction, Solver, Tangent, angle_between
+from jaxseq.learn.homotopy._step_length import judge
+from jaxseq.learn.homotopy._store import save_path
+
+SHORT = 1e-3
+"""Steps shorter than this share of ‖z‖ count as that long when their ends' distance from the path
+is judged: the distance of their beginnings, within the tolerance, would be taken for it."""
+
+
+def follow_path(
+    problem: Problem,
+    settings: Settings = Settings(),  # noqa: B008 - an immutable tuple
+    start: Path | None = None,
+    watch: Callable[[Path], bool | None] = lambda path: None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool | None = False,
+) -> Path:
+    """Follow the fixed points of EM_λ from λ = 0 to λ = 1 along arc length.
+
+    The points ``z(s) = (Θ̃, λ)`` with ``R(z) = Θ̃ − EM_λ(Θ̃) = 0`` are a curve with the unit tangent
+    ``R'(z) η = 0``, on which λ may turn back and forth again. From z, a predictor along η goes a
+    step h further; Newton's method on ``R(z) = 0, η·(z − z_predicted) = 0`` brings that point
+    back to the curve, to ‖EM_λ(Θ̃) − Θ̃‖ ≤ 1e-8 ‖Θ̃‖ (1e-5 in float32). The step length follows from
+    how hard that was. The last step ends on λ = 1 exactly. Parameters of multinomials stay
+    positive. At a bifurcation the path goes straight on (η·η_old ≥ 0): a step leaps over it.
+
+    With `published_settings` it is the algorithm as published: steps η·δ, uncorrected, up to the
+    first point with λ ≥ 1.
+
+    A corrected step costs 2 or 3 linearisations of E for Newton's method and one for the tangent
+    (RK2 has one, RK3 two more), with about 5 to 30 products with ∇E for each.
+
+    Args:
+        problem: the problem.
+        settings: how to follow it.
+        start: a path to go on from, exactly as if it had not stopped.
+        watch: called with the path after every step tried; ends it by returning True.
+        checkpoint: a file to keep the path in, after every step.
+        progress: whether to show a bar; None shows it when standard error is a terminal.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxseq.learn.homotopy import Problem
+        >>> def em_1(tilde):
+        ...     share = tilde / tilde.sum()
+        ...     return jnp.array([share[0] / 2 + 0.5, share[1] / 2])
+        >>> path = follow_path(Problem(em_1, jnp.array([0.4, 0.6])))
+        >>> path.lam[-1].item(), path.parameters(-1).round(3).tolist()
+        (1.0, [1.0, 0.0])
+
+    References:
+        Haffari & Sarkar 2008, algorithm 1; Allgower & Georg, Introduction to numerical
+        continuation methods, SIAM 2003, chapters 2, 6 and 7.
+    """
+    check_settings(settings)
+    solver = Solver(problem, settings)
+    path = (start or _begin(solver))._replace(outcome=None)
+    advance = _advance_corrected if settings.corrected else _advance_as_published
+    with progress_bar("homotopy", 100, progress) as tick, interrupts_deferred() as pressed:
+        while (outcome := _why_stop(path, settings)) is None:
+            path = advance(solver, path)
+            if checkpoint is not None:
+                save_path(checkpoint, path, problem, settings)
+            tick(int(100 * min(max(path.lam[-1], 0), 1)), float(path.residual[-1]))
+            if path.outcome is None and (watch(path) or pressed()):
+                path = path._replace(outcome=Outcome.INTERRUPTED)
+            if path.outcome is not None:
+                return path
+    return path._replace(outcome=outcome)
+
+
+def _why_stop(path: Path, settings: Settings) -> Outcome | None:
+    if path.lam[-1] >= 1:
+        return Outcome.REACHED_ONE
+    if len(path.events) >= settings.max_steps:
+        return Outcome.MAX_STEPS
+    if settings.corrected and path.next_step < settings.min_step:
+        return Outcome.STEP_TOO_SMALL
+    return None
+
+
+def _begin(solver: Solver) -> Path:
+    """The path that is only its point at λ = 0, where c is the solution."""
+    constant, unravel = ravel_pytree(solver.problem.constant)
+    point = np.append(np.asarray(constant), np.zeros(1, solver.problem.dtype))
+    upwards = np.zeros_like(point)
+    upwards[-1] = 1
+    tangent = solver.tangent(point, upwards)
+    if not (math.isfinite(tangent.residual) and np.isfinite(tangent.direction).all()):
+        raise ValueError("expect: expected finite values and slopes at the constant, got others")
+    return first_point(_measure(solver, point, tangent, 0.0), solver.settings.step, unravel)
+
+
+def _measure(solver: Solver, point: np.ndarray, tangent: Tangent, step: float) -> NewPoint:
+    eigenvalues = solver.eigenvalues(point)
+    weight = solver.second_weight(float(point[-1]))
+    return NewPoint(point, tangent.residual, step, tangent.direction, eigenvalues, weight)
+
+
+class _Trial(NamedTuple):
+    """A step that was tried, before it is judged."""
+
+    correction: Correction
+    step: float
+    lands: bool
+
+
+def _try_step(solver: Solver, path: Path) -> _Trial:
+    """Predict and correct; a step that passes λ = 1 is ended there."""
+    point, tangent, step = path.points[-1], path.tangent, path.next_step
+    predicted = solver.predict(point, tangent, step)
+    if predicted[-1] <= 1:
+        correction = solver.correct(predicted, tangent)
+        if not correction.converged or correction.point[-1] <= 1:
+            return _Trial(correction, step, False)
+        predicted = correction.point
+    share = float((1 - point[-1]) / (predicted[-1] - point[-1]))
+    landed = solver.land(point + share * (predicted - point), 1.0)
+    return _Trial(landed, share * step, True)
+
+
+def _advance_corrected(solver: Solver, path: Path) -> Path:
+    """One step more, or the same path with a shorter step to try next."""
+    trial = _try_step(solver, path)
+    correction, lam = trial.correction, float(path.lam[-1])
+
+    def halved(outcome: StepOutcome) -> Path:
+        event = Event(outcome, trial.step, lam, correction.steps)
+        return path._replace(next_step=trial.step / 2, events=(*path.events, event))
+
+    if not correction.converged:
+        if not math.isfinite(correction.residual) and correction.steps == 0:
+            return halved(StepOutcome.HALVED_NOT_FINITE)
+        if trial.lands:
+            return halved(StepOutcome.HALVED_OVERSHOT)
+        return halved(StepOutcome.HALVED_DIVERGED)
+    if correction.point[-1] < 0:
+        return halved(StepOutcome.HALVED_RANGE)
+    tangent = solver.tangent(correction.point, path.tangent)
+    if not np.isfinite(tangent.direction).all():
+        return halved(StepOutcome.HALVED_NOT_FINITE)
+    yardstick = max(trial.step, SHORT * float(np.linalg.norm(correction.point)))
+    angle = angle_between(tangent.direction, path.tangent)
+    verdict = judge(correction.contraction, correction.first / yardstick, angle)
+    if not verdict.outcome.is_accepted:
+        return halved(verdict.outcome)
+    outcome = StepOutcome.LANDED if trial.lands else StepOutcome.ACCEPTED
+    event = Event(outcome, trial.step, lam, correction.steps)
+    longer = extend(path, _measure(solver, correction.point, tangent, trial.step))
+    # A length that has just failed would fail again: no growth right after.
+    failed = bool(path.events) and not path.events[-1].outcome.is_accepted
+    shorten = max(verdict.shorten, 1.0) if failed else verdict.shorten
+    following = min(trial.step / shorten, solver.settings.max_step)
+    return longer._replace(next_step=following, events=(*path.events, event))
+
+
+def _advance_as_published(solver: Solver, path: Path) -> Path:
+    """Algorithm 1 of the paper: one Euler step, whatever comes of it."""
+    step, lam = solver.settings.step, float(path.lam[-1])
+    point = path.points[-1] + step * path.tangent
+    tangent = solver.tangent(point, path.tangent)
+    event = Event(StepOutcome.ACCEPTED, step, lam, 0)
+    if not (math.isfinite(tangent.residual) and np.isfinite(tangent.direction).all()):
+        return path._replace(outcome=Outcome.NOT_FINITE)
+    longer = extend(path, _measure(solver, point, tangent, step))
+    outcome = Outcome.LEFT_RANGE if point[-1] < 0 else None
+    return longer._replace(events=(*path.events, event), outcome=outcome)

@@ -1,0 +1,166 @@
+"""The record of a path that was followed, from which it can also be gone on."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Outcome(enum.Enum):
+    """Why the following of a path ended, in words."""
+
+    REACHED_ONE = "reached λ = 1"
+    STEP_TOO_SMALL = "stopped: no step of the least length allowed could be corrected"
+    MAX_STEPS = "stopped: the number of steps asked for is reached"
+    NOT_FINITE = "stopped: the map or its tangent is not finite here"
+    LEFT_RANGE = "stopped: the path has gone back to λ < 0, where no solution belongs to it"
+    INTERRUPTED = "interrupted: the path so far is kept, and can be gone on from"
+
+
+class StepOutcome(enum.Enum):
+    """What came of one step that was tried, in words."""
+
+    ACCEPTED = "accepted"
+    LANDED = "accepted: landed on λ = 1"
+    HALVED_NOT_FINITE = "step halved because the map is not finite at its end"
+    HALVED_DIVERGED = "step halved because its end could not be corrected to the path"
+    HALVED_CONTRACTION = "step halved because the correction converged too slowly"
+    HALVED_DISTANCE = "step halved because its end was too far from the path"
+    HALVED_ANGLE = "step halved because the path bends too much along it"
+    HALVED_RANGE = "step halved because it led to λ < 0"
+    HALVED_OVERSHOT = "step halved because it could not be ended at λ = 1"
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether there is a point of the path for it."""
+        return self in (StepOutcome.ACCEPTED, StepOutcome.LANDED)
+
+
+class Event(NamedTuple):
+    """One step that was tried: what came of it, its length, λ at its start, and the corrections
+    it took."""
+
+    outcome: StepOutcome
+    step: float
+    lam: float
+    corrections: int
+
+    @property
+    def message(self) -> str:
+        """It in words."""
+        return f"λ = {self.lam:.6g}, step {self.step:.3g}: {self.outcome.value}"
+
+
+class Path(NamedTuple):
+    """A path of fixed points, p of them (the first at λ = 0), with n unknowns.
+
+    Attributes:
+        points: the points (Θ̃, λ), flat, [p, n + 1].
+        arc: arc length up to each, as a sum of chords.
+        residual: ‖EM_λ(Θ̃) − Θ̃‖ / ‖Θ̃‖ at each.
+        step: length of the step to each (0 for the first).
+        slope: dλ/ds at each.
+        eigenvalues: the largest eigenvalues of ∇E at each, falling, [p, k].
+        second_weight: g2(λ) at each.
+        tangent: the unit tangent at the last point.
+        next_step: the length that the next step will have.
+        events: all steps that were tried.
+        outcome: why it ended; None while it has not.
+        unravel: makes a pytree of a flat Θ̃.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxseq.learn.homotopy import Problem, Structure, follow_path
+        >>> half = Problem(lambda x: x / 2 + 1, jnp.array([1.0]), structure=Structure.SYMMETRIC)
+        >>> path = follow_path(half)
+        >>> path.outcome.value, path.lam[-1].item(), path.parameters(-1).tolist()
+        ('reached λ = 1', 1.0, [2.0])
+    """
+
+    points: np.ndarray
+    arc: np.ndarray
+    residual: np.ndarray
+    step: np.ndarray
+    slope: np.ndarray
+    eigenvalues: np.ndarray
+    second_weight: np.ndarray
+    tangent: np.ndarray
+    next_step: float
+    events: tuple[Event, ...]
+    outcome: Outcome | None
+    unravel: Callable[[Any], Any]
+
+    @property
+    def lam(self) -> np.ndarray:
+        """λ at each point."""
+        return self.points[:, -1]
+
+    @property
+    def norm(self) -> np.ndarray:
+        """‖Θ̃‖ at each point."""
+        return np.linalg.norm(self.points[:, :-1], axis=1)
+
+    @property
+    def direction(self) -> np.ndarray:
+        """The sign of dλ/ds at each point: −1 where λ goes back."""
+        return np.sign(self.slope).astype(int)
+
+    @property
+    def nearest_to_singular(self) -> np.ndarray:
+        """The eigenvalue of ``g2(λ)·∇E − I`` nearest to 0 at each point, of those recorded."""
+        if not self.eigenvalues.shape[1]:
+            raise ValueError("expected a path with eigenvalues (Settings(eigenvalues=1)), got none")
+        shifted = self.second_weight[:, None] * self.eigenvalues - 1
+        nearest = np.abs(shifted).argmin(axis=1)
+        return shifted[np.arange(len(shifted)), nearest]
+
+    def parameters(self, index: int) -> Any:
+        """Θ̃ at a point, as the pytree that the problem's constant is."""
+        return self.unravel(self.points[index, :-1])
+
+
+class NewPoint(NamedTuple):
+    """What is recorded of a point."""
+
+    point: np.ndarray
+    residual: float
+    step: float
+    tangent: np.ndarray
+    eigenvalues: np.ndarray
+    second_weight: float
+
+
+def extend(path: Path, new: NewPoint) -> Path:
+    """The path with one more point."""
+    chord = np.linalg.norm(new.point - path.points[-1])
+    return path._replace(
+        points=np.concatenate([path.points, new.point[None]]),
+        arc=np.append(path.arc, path.arc[-1] + chord),
+        residual=np.append(path.residual, new.residual),
+        step=np.append(path.step, new.step),
+        slope=np.append(path.slope, new.tangent[-1]),
+        eigenvalues=np.concatenate([path.eigenvalues, new.eigenvalues[None]]),
+        second_weight=np.append(path.second_weight, new.second_weight),
+        tangent=new.tangent,
+    )
+
+
+def first_point(new: NewPoint, step: float, unravel: Callable[[Any], Any]) -> Path:
+    """The path of one point."""
+    return Path(
+        points=new.point[None],
+        arc=np.zeros(1),
+        residual=np.array([new.residual]),
+        step=np.zeros(1),
+        slope=np.array([float(new.tangent[-1])]),
+        eigenvalues=new.eigenvalues[None],
+        second_weight=np.array([new.second_weight]),
+        tangent=new.tangent,
+        next_step=step,
+        events=(),
+        outcome=None,
+        unravel=unravel,
+    )

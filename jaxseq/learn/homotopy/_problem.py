@@ -1,0 +1,181 @@
+"""The family of fixed-point problems that a homotopy goes through."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, ArrayLike
+
+SHRINK = 0.01
+"""A parameter keeps at least this share of itself in one move, so that none gets stuck at 0."""
+
+
+class Structure(enum.Enum):
+    """What is known of E and its Jacobian ∇E."""
+
+    MULTINOMIALS = "Θ̃ ≥ 0, E depends on its normalised multinomials only, and ∇E = COV·H"
+    SYMMETRIC = "Θ̃ is any real vector, and ∇E is symmetric"
+    GENERAL = "Θ̃ is any real vector; eigenvalues of ∇E need its dense matrix"
+
+
+def linear_weights(lam: ArrayLike) -> tuple[Any, Any]:
+    """The weights ``g(λ) = (1 − λ, λ)``.
+
+    Example:
+        >>> linear_weights(0.25)
+        (0.75, 0.25)
+    """
+    return 1 - lam, lam
+
+
+class Problem(eqx.Module):
+    """Fixed points of ``EM_λ(Θ̃) = g1(λ)·c + g2(λ)·E(Θ̃)``, for λ between 0 and 1.
+
+    ``R(Θ̃, λ) = Θ̃ − EM_λ(Θ̃) = 0`` has the solution c at λ = 0, and fixed points of E at λ = 1.
+
+    Attributes:
+        expect: E, a pure and differentiable function from a pytree to one of the same structure
+            and shapes. Give an `equinox.Module` or a `jax.tree_util.Partial` to have its arrays
+            passed to compiled programs, not built into them.
+        constant: c, a pytree of floating arrays of one dtype. Parameters that are held fixed are
+            not in it (`freeze` leaves them out).
+        weights: λ ↦ (g1(λ), g2(λ)) with g(0) = (1, 0) and g(1) = (0, 1), differentiable.
+        structure: what is known of E.
+        axes: the axis along which each leaf's multinomials lie; one number for all leaves, or one
+            a leaf in the order of `jax.tree.leaves`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> def em_1(tilde):
+        ...     share = tilde / tilde.sum()
+        ...     return jnp.array([share[0] + 0.5, share[1]])
+        >>> Problem(em_1, jnp.array([0.4, 0.6])).size
+        2
+
+    References:
+        Haffari & Sarkar, Homotopy-based semi-supervised hidden Markov models for sequence
+        labeling, COLING 2008: equations 5–7 and footnote 5.
+    """
+
+    expect: Callable[[Any], Any]
+    constant: Any
+    weights: Callable[[Any], tuple[Any, Any]] = eqx.field(static=True, default=linear_weights)
+    structure: Structure = eqx.field(static=True, default=Structure.MULTINOMIALS)
+    axes: int | tuple[int, ...] = eqx.field(static=True, default=-1)
+
+    def __check_init__(self) -> None:
+        leaves = jax.tree.leaves(self.constant)
+        _check_constant(leaves, self.structure)
+        _check_weights(self.weights)
+        if isinstance(self.axes, tuple) and len(self.axes) != len(leaves):
+            raise ValueError(f"axes: expected one a leaf ({len(leaves)}), got {len(self.axes)}")
+        got = eqx.filter_eval_shape(self.expect, self.constant)
+        want = eqx.filter_eval_shape(lambda tree: tree, self.constant)
+        if not eqx.tree_equal(got, want):
+            raise ValueError(f"expect: expected it to give {want} for the constant, got {got}")
+
+    @property
+    def size(self) -> int:
+        """The number of unknowns beside λ."""
+        return sum(leaf.size for leaf in jax.tree.leaves(self.constant))
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of the unknowns."""
+        return jax.tree.leaves(self.constant)[0].dtype
+
+    def leaf_axes(self) -> tuple[int, ...]:
+        """The axis of the multinomials of each leaf."""
+        if isinstance(self.axes, tuple):
+            return self.axes
+        return (self.axes,) * len(jax.tree.leaves(self.constant))
+
+
+def _check_constant(leaves: list, structure: Structure) -> None:
+    if not leaves or not sum(np.size(leaf) for leaf in leaves):
+        raise ValueError("constant: expected at least one number, got none")
+    dtypes = {np.asarray(leaf).dtype for leaf in leaves}
+    if len(dtypes) != 1 or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes):
+        names = ", ".join(sorted(str(dtype) for dtype in dtypes))
+        raise ValueError(f"constant: expected floating arrays of one dtype, got {names}")
+    for number, leaf in enumerate(leaves):
+        values = np.asarray(leaf)
+        if not np.isfinite(values).all():
+            raise ValueError(f"constant: expected finite numbers, got others in leaf {number}")
+        if structure is Structure.MULTINOMIALS and (values < 0).any():
+            least = values.min()
+            raise ValueError(f"constant: expected no negative count, got {least} in leaf {number}")
+
+
+def _check_weights(weights: Callable) -> None:
+    for lam, want in ((0.0, (1.0, 0.0)), (1.0, (0.0, 1.0))):
+        got = tuple(float(weight) for weight in weights(jnp.asarray(lam)))
+        if not np.allclose(got, want, rtol=0, atol=1e-6):
+            raise ValueError(f"weights: expected {want} at λ = {lam:g}, got {got}")
+
+
+def freeze(
+    expect: Callable[[Any], Any], constant: Any, held: Any, is_free: Any
+) -> tuple[Callable[[Any], Any], Any]:
+    """E and c with some leaves held fixed, and so taken out of the unknowns.
+
+    Args:
+        expect: E of all leaves.
+        constant: c of all leaves.
+        held: a pytree like `constant`; its leaves that are not free are the fixed values.
+        is_free: a pytree like `constant` (or a prefix of it) of booleans.
+
+    Returns:
+        `expect` and `constant` of the free leaves alone, for `Problem`; None stands for the rest.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> both = {"emission": jnp.array([0.2, 0.8]), "transition": jnp.array([0.5, 0.5])}
+        >>> halves = lambda tree: jax.tree.map(lambda leaf: leaf / 2, tree)
+        >>> expect, free = freeze(halves, both, both, {"emission": True, "transition": False})
+        >>> expect(free)["emission"].tolist(), expect(free)["transition"]
+        ([0.10000000149011612, 0.4000000059604645], None)
+    """
+    free, _ = eqx.partition(constant, is_free)
+    _, fixed = eqx.partition(held, is_free)
+    return _PartlyFrozen(expect, fixed, is_free), free
+
+
+class _PartlyFrozen(eqx.Module):
+    """E as a function of the free leaves."""
+
+    expect: Callable
+    fixed: Any
+    is_free: Any = eqx.field(static=True)
+
+    def __call__(self, free: Any) -> Any:
+        return eqx.filter(self.expect(eqx.combine(free, self.fixed)), self.is_free)
+
+
+def flat_map(problem: Problem) -> tuple[Array, Callable[[Array], Array]]:
+    """The constant c and the map E, on vectors."""
+    constant, unravel = ravel_pytree(problem.constant)
+    return constant, lambda theta: ravel_pytree(problem.expect(unravel(theta)))[0]
+
+
+def keep_positive(problem: Problem, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """The point `after`, (Θ̃, λ), moved to where solutions can be.
+
+    As E ≥ 0, every solution has ``Θ̃ ≥ g1(λ)·c``: projecting on that box brings an iterate nearer
+    to each of them. In log Θ̃ all would be positive too, but the path would be infinitely long
+    where a parameter vanishes towards λ = 1. Each parameter also keeps a share of what it was
+    before, as 0 is a fixed point of its own from which EM never returns.
+    """
+    if problem.structure is not Structure.MULTINOMIALS:
+        return after
+    constant = np.asarray(ravel_pytree(problem.constant)[0])
+    first, _ = problem.weights(jnp.asarray(after[-1]))
+    bound = np.maximum(max(float(first), 0.0) * constant, SHRINK * before[:-1])
+    return np.append(np.maximum(after[:-1], bound.astype(after.dtype)), after[-1:])

@@ -1,0 +1,90 @@
+"""Choosing one point of a path, and with it λ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxseq.learn.homotopy._path import Path
+
+
+class Selection(NamedTuple):
+    """A point of a path that a rule has chosen: its index, λ, Θ̃, and why, in words."""
+
+    index: int
+    lam: float
+    parameters: Any
+    why: str
+
+
+def select_monotone(path: Path) -> Selection:
+    """The last point before dλ/ds first changes sign; the last of all if it never does.
+
+    Beyond it, a fixed point may have no root in the labelled data any more.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxseq.learn.homotopy import Problem, Structure, follow_path
+        >>> bent = lambda x: 1 / (0.3 * (x**2 - 4.5 * x + 6))
+        >>> problem = Problem(bent, jnp.zeros(1), structure=Structure.SYMMETRIC)
+        >>> round(select_monotone(follow_path(problem)).lam, 1)
+        0.7
+
+    References:
+        Haffari & Sarkar 2008, section 5.2; Corduneanu & Jaakkola 2002.
+    """
+    turned = np.flatnonzero(path.slope <= 0)
+    if not turned.size:
+        return _choose(path, len(path.points) - 1, "λ never turns: the end of the path")
+    return _choose(path, max(int(turned[0]) - 1, 0), "the last point before λ turns")
+
+
+def select_min_eigenvalue(path: Path) -> Selection:
+    """The point at which an eigenvalue of ``g2(λ)·∇E − I`` is nearest to 0.
+
+    The path must have been followed with ``Settings(eigenvalues=k)``, k ≥ 1.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxseq.learn.homotopy import Problem, Settings, Structure, follow_path
+        >>> half = Problem(lambda x: x / 2 + 1, jnp.array([1.0]), structure=Structure.SYMMETRIC)
+        >>> select_min_eigenvalue(follow_path(half, Settings(eigenvalues=1))).lam
+        1.0
+
+    References:
+        Haffari & Sarkar 2008, section 5.2.
+    """
+    sizes = np.abs(path.nearest_to_singular)
+    index = int(sizes.argmin())
+    return _choose(path, index, f"an eigenvalue of g2(λ)·∇E − I is {sizes[index]:.3g} from 0")
+
+
+def select_max_entropy(path: Path, entropy: Callable[[Any], Any]) -> Selection:
+    """The point with the greatest entropy of labels on the unlabelled data.
+
+    Args:
+        path: the path.
+        entropy: of Θ̃, a pytree; called for every point.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxseq.learn.homotopy import Problem, Structure, follow_path
+        >>> half = Problem(lambda x: x / 2 + 1, jnp.array([1.0]), structure=Structure.SYMMETRIC)
+        >>> select_max_entropy(follow_path(half), lambda theta: -theta.sum()).lam
+        0.0
+
+    References:
+        Haffari & Sarkar 2008, section 5.2; Ji, Watson & Carin 2007.
+    """
+    values = np.array([float(entropy(path.parameters(i))) for i in range(len(path.points))])
+    if not np.isfinite(values).all():
+        where = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise ValueError(f"entropy: expected finite numbers, got {values[where]} at point {where}")
+    index = int(values.argmax())
+    return _choose(path, index, f"the entropy there, {values[index]:.6g}, is the greatest")
+
+
+def _choose(path: Path, index: int, why: str) -> Selection:
+    return Selection(index, float(path.lam[index]), path.parameters(index), why)

@@ -1,0 +1,117 @@
+"""How a path is followed."""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Predictor(enum.Enum):
+    """How the next point is foretold from the tangents ``η(z)`` of the path."""
+
+    EULER = "z + h·η(z)"
+    RK2 = "the midpoint rule"
+    RK3 = "Kutta's third-order rule"
+
+
+class Jacobian(enum.Enum):
+    """How linear systems with ∇E are solved."""
+
+    MATRIX_FREE = "GMRES on products with ∇E, which is linearised once a system"
+    DENSE = "the matrix ∇E, its LU decomposition, and its SVD for the kernel"
+
+
+class Settings(NamedTuple):
+    """How a path is followed, and when that ends.
+
+    Attributes:
+        step: arc length of the first step, and of every step if they are not corrected.
+        predictor: how the next point is foretold.
+        corrected: whether Newton's method brings each foretold point back to the path, with the
+            step length adapted to how hard that is. Without, the path drifts.
+        jacobian: matrix-free, or dense for small problems.
+        tolerance: bound on ‖EM_λ(Θ̃) − Θ̃‖ / ‖Θ̃‖ at every corrected point; None is 1e-8 in
+            float64 and 1e-5 in float32.
+        min_step, max_step: shortest and longest step.
+        max_steps: tried steps at most.
+        max_corrections: steps of Newton's method at most, for one point.
+        linear_tolerance: relative residual of the linear systems of Newton's method.
+        tangent_tolerance: the same of tangents; None is 1e-5 in float64 and 1e-4 in float32.
+        krylov_size: vectors that GMRES keeps before it restarts.
+        krylov_restarts: restarts of GMRES at most.
+        eigenvalues: how many of the largest eigenvalues of ∇E to record at every point.
+        lanczos_steps: products with ∇E that these may take.
+
+    Example:
+        >>> Settings(step=0.05).max_step
+        1.0
+    """
+
+    step: float = 0.1
+    predictor: Predictor = Predictor.EULER
+    corrected: bool = True
+    jacobian: Jacobian = Jacobian.MATRIX_FREE
+    tolerance: float | None = None
+    min_step: float = 1e-7
+    max_step: float = 1.0
+    max_steps: int = 1000
+    max_corrections: int = 10
+    linear_tolerance: float = 1e-4
+    tangent_tolerance: float | None = None
+    krylov_size: int = 40
+    krylov_restarts: int = 5
+    eigenvalues: int = 0
+    lanczos_steps: int = 40
+
+    def point_tolerance(self, dtype: np.dtype) -> float:
+        """The bound on the relative residual, for numbers of a dtype."""
+        return _by_precision(self.tolerance, dtype, 1e-8, 1e-5)
+
+    def kernel_tolerance(self, dtype: np.dtype) -> float:
+        """The relative residual of the systems for tangents, for numbers of a dtype."""
+        return _by_precision(self.tangent_tolerance, dtype, 1e-5, 1e-4)
+
+
+def published_settings(step: float = 0.01, **others) -> Settings:
+    """Algorithm 1 of Haffari & Sarkar (2008): Euler steps of a fixed length, never corrected.
+
+    Example:
+        >>> published_settings(0.02).corrected
+        False
+    """
+    return Settings(step=step, predictor=Predictor.EULER, corrected=False, **others)
+
+
+def check_settings(settings: Settings) -> None:
+    """ValueError if a path cannot be followed so."""
+    positive = {
+        "step": settings.step,
+        "min_step": settings.min_step,
+        "max_step": settings.max_step,
+        "max_steps": settings.max_steps,
+        "max_corrections": settings.max_corrections,
+        "linear_tolerance": settings.linear_tolerance,
+        "krylov_size": settings.krylov_size,
+        "krylov_restarts": settings.krylov_restarts,
+        "lanczos_steps": settings.lanczos_steps,
+    }
+    for name in ("tolerance", "tangent_tolerance"):
+        if getattr(settings, name) is not None:
+            positive[name] = getattr(settings, name)
+    for name, value in positive.items():
+        if not (value > 0 and math.isfinite(value)):
+            raise ValueError(f"{name}: expected a positive number, got {value}")
+    if settings.corrected and not settings.min_step <= settings.step <= settings.max_step:
+        between = f"between min_step {settings.min_step} and max_step {settings.max_step}"
+        raise ValueError(f"step: expected one {between}, got {settings.step}")
+    if settings.eigenvalues < 0:
+        raise ValueError(f"eigenvalues: expected 0 or more, got {settings.eigenvalues}")
+
+
+def _by_precision(given: float | None, dtype: np.dtype, double: float, single: float) -> float:
+    if given is not None:
+        return given
+    return double if np.dtype(dtype).itemsize >= 8 else single

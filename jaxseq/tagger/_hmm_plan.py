@@ -1,0 +1,107 @@
+"""The parameters of an `HMMTagger`, checked."""
+
+from __future__ import annotations
+
+import numbers
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxseq.learn._counts import FAMILIES, check_families
+from jaxseq.learn._em_operator import Smoothing
+from jaxseq.tagger._checks import check_number
+
+if TYPE_CHECKING:
+    from jaxseq.tagger._hmm_tagger import HMMTagger
+
+CHOICES = {
+    "em": ("soft", "hard"),
+    "vocabulary": ("all", "labelled"),
+    "decoding": ("viterbi", "max_marginal"),
+    "dtype": ("float32", "float64"),
+}
+"""Parameters that are one of a few words."""
+
+
+@dataclass(frozen=True)
+class HMMPlan:
+    """How to read sentences, and how to search."""
+
+    column: str
+    unknown_below: int
+    vocabulary: str
+    smoothing: Smoothing
+    hard: bool
+    weight: float | None
+    frozen: tuple[str, ...]
+    max_iterations: int
+    tolerance: float
+    cores: int
+    progress: bool | None
+    checkpoint: str | os.PathLike[str] | None
+    checkpoint_every: int
+    dtype: str
+
+
+def hmm_plan_of(tagger: HMMTagger) -> HMMPlan:
+    """How to train, by the estimator's parameters; ValueError on one that makes no sense."""
+    check_hmm_settings(tagger)
+    if jax.dtypes.canonicalize_dtype(tagger.dtype) != tagger.dtype:
+        raise ValueError(
+            "dtype: expected JAX to have 64-bit numbers switched on (jax_enable_x64) for float64, "
+            "got them switched off"
+        )
+    return HMMPlan(
+        column=tagger.column,
+        unknown_below=int(tagger.unknown_below),
+        vocabulary=tagger.vocabulary,
+        smoothing=Smoothing(
+            **{name: float(getattr(tagger, f"{name}_smoothing")) for name in FAMILIES}
+        ),
+        hard=tagger.em == "hard",
+        weight=None if tagger.weight is None else float(tagger.weight),
+        frozen=tuple(tagger.frozen),
+        max_iterations=int(tagger.max_iterations),
+        tolerance=float(tagger.tolerance),
+        cores=int(tagger.cores or os.cpu_count() or 1),
+        progress=tagger.progress,
+        checkpoint=tagger.checkpoint,
+        checkpoint_every=int(tagger.checkpoint_every),
+        dtype=tagger.dtype,
+    )
+
+
+def check_hmm_settings(tagger: HMMTagger) -> None:
+    """ValueError on a parameter that makes no sense on any machine."""
+    if not isinstance(tagger.column, str):
+        raise ValueError(f"column: expected the name of one, a string, got {tagger.column!r:.60}")
+    for name in (*(f"{family}_smoothing" for family in FAMILIES), "tolerance"):
+        check_number(name, getattr(tagger, name), 0, numbers.Real)
+    for name, low in {"unknown_below": 1, "max_iterations": 0, "checkpoint_every": 1}.items():
+        check_number(name, getattr(tagger, name), low, numbers.Integral)
+    if tagger.cores is not None:
+        check_number("cores", tagger.cores, 1, numbers.Integral)
+    check_balance("weight", tagger.weight)
+    for name, among in CHOICES.items():
+        if getattr(tagger, name) not in among:
+            raise ValueError(
+                f"{name}: expected one of {list(among)}, got {getattr(tagger, name)!r:.60}"
+            )
+    if isinstance(tagger.frozen, str) or not isinstance(tagger.frozen, list | tuple):
+        raise ValueError(
+            f"frozen: expected a tuple of some of {list(FAMILIES)}, got {tagger.frozen!r:.60}"
+        )
+    check_families("frozen", tuple(tagger.frozen))
+    if not isinstance(tagger.checkpoint, str | os.PathLike | None):
+        raise ValueError(f"checkpoint: expected a path or None, got {tagger.checkpoint!r:.60}")
+
+
+def check_balance(name: str, balance: Any) -> None:
+    """ValueError unless it is λ: a number from 0 to 1, or None for the one of most likelihood."""
+    if balance is None:
+        return
+    check_number(name, balance, 0, numbers.Real)
+    if balance > 1:
+        raise ValueError(f"{name}: expected a number from 0 to 1, or None, got {balance}")

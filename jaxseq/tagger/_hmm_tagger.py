@@ -1,0 +1,263 @@
+"""The estimator of hidden Markov models."""
+
+from __future__ import annotations
+
+import numbers
+import os
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from jaxseq.learn._em_vocabulary import WordVocabulary
+from jaxseq.models._crf import CRF
+from jaxseq.models._hmm import HMM
+from jaxseq.tagger import _lattices
+from jaxseq.tagger._checks import check_number, check_sentences
+from jaxseq.tagger._hmm_data import HMMData, numbers_of, read_hmm_data, read_words
+from jaxseq.tagger._hmm_lattices import conditional_of, features_of
+from jaxseq.tagger._hmm_plan import hmm_plan_of
+from jaxseq.tagger._hmm_search import HMMFitted, search_hmm
+from jaxseq.tagger._labels import Label
+from jaxseq.tagger._predictions import split_by_sentence, token_score
+from jaxseq.text import TokenFeatures
+
+
+class HMMTagger(BaseEstimator):
+    r"""A first-order hidden Markov model for tagging, with scikit-learn's interface.
+
+    .. math::
+        P(x, y) = P(y_1) \prod_{t>1} P(y_t \mid y_{t-1}) \prod_t P(x_t \mid y_t)
+
+    Probabilities are relative frequencies of the labelled sentences L, with ε added to each count.
+    With unlabelled sentences U, EM goes on from there, iterating
+
+    .. math::
+        \Theta \propto (1 - \lambda) \tfrac{1}{|L|} \Big(\sum_L \mathrm{Count} + \varepsilon\Big)
+        + \lambda \tfrac{1}{|U|} \sum_U E_\Theta[\mathrm{Count}]
+
+    Args:
+        column: of the sentences, the one whose strings the model is of.
+        unknown_below: words seen fewer times are one and the same unknown word, as are all words
+            that were not seen.
+        vocabulary: where words are counted for this: in ``"all"`` sentences, or the
+            ``"labelled"`` ones alone.
+        initial_smoothing, transition_smoothing, emission_smoothing: ε of the first label, of the
+            transitions and of the words.
+        em: ``"soft"`` counts all labellings by their probability, ``"hard"`` the best one.
+        weight: λ, 0 … 1; 0 trains as if there were no unlabelled sentences, and None is maximum
+            likelihood, \|U\| / (\|L\| + \|U\|), where every sentence counts the same.
+        frozen: families that EM on unlabelled sentences leaves as they are: some of
+            ``"initial"``, ``"transition"``, ``"emission"``.
+        max_iterations: of EM, at most.
+        tolerance: stop when an iteration improves the objective by less than this part of it.
+        decoding: ``"viterbi"``, the most probable labelling of a sentence; or ``"max_marginal"``,
+            the most probable label of each token.
+        cores: threads to train with; None takes all. The sum over sentences is in another order
+            with another number, so that the last digits of the model depend on it.
+        progress: show a progress bar; None shows it on a terminal.
+        checkpoint: a file to keep unfinished EM in, every `checkpoint_every` iterations, and when
+            it ends early. If the file is there when `fit` starts, EM goes on from it, with the
+            same result as if it had never stopped. It is removed when EM has converged.
+        dtype: ``"float32"``, or ``"float64"`` where JAX has 64-bit numbers switched on.
+
+    Nothing is random. Attributes:
+        classes_: the labels, sorted. model_: the HMM. vocabulary_: the numbers of the words.
+        objectives_: what EM increases, before its first iteration and after each; loss_: the last
+        one, negated. log_likelihood_: Σ log P(x) of the unlabelled sentences (in hard EM of words
+        and best labels), None without. n_iter_: iterations of EM. outcome_: why it ended, in words.
+        seconds_: where the time of `fit` went.
+
+    Cost: O(N) for counting N tokens; an iteration of EM O(N s² + v s) with s labels and v words.
+
+    Example:
+        >>> from jaxseq.tagger import HMMTagger
+        >>> X = [["the", "dog", "barks"], ["the", "cat"]]
+        >>> y = [["D", "N", "V"], ["D", "N"]]
+        >>> tagger = HMMTagger(unknown_below=1).fit(X, y, unlabelled=[["the", "cow", "barks"]])
+        >>> tagger.predict([["the", "cow", "barks"]])
+        [['D', 'N', 'V']]
+
+    References:
+        Rabiner 1989; Haffari & Sarkar 2008, whose smoothing and unknown words the defaults are.
+    """
+
+    def __init__(
+        self,
+        column: str = "word",
+        *,
+        unknown_below: int = 5,
+        vocabulary: Literal["all", "labelled"] = "all",
+        initial_smoothing: float = 0.2,
+        transition_smoothing: float = 0.2,
+        emission_smoothing: float = 0.05,
+        em: Literal["soft", "hard"] = "soft",
+        weight: float | None = None,
+        frozen: tuple[str, ...] = (),
+        max_iterations: int = 500,
+        tolerance: float = 1e-7,
+        decoding: Literal["viterbi", "max_marginal"] = "viterbi",
+        cores: int | None = None,
+        progress: bool | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 25,
+        dtype: Literal["float32", "float64"] = "float32",
+    ):
+        self.column = column
+        self.unknown_below = unknown_below
+        self.vocabulary = vocabulary
+        self.initial_smoothing = initial_smoothing
+        self.transition_smoothing = transition_smoothing
+        self.emission_smoothing = emission_smoothing
+        self.em = em
+        self.weight = weight
+        self.frozen = frozen
+        self.max_iterations = max_iterations
+        self.tolerance = tolerance
+        self.decoding = decoding
+        self.cores = cores
+        self.progress = progress
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.dtype = dtype
+
+    # ------------------------------------------------------------------------------ training
+
+    def fit(
+        self,
+        X: Iterable[Any],
+        y: Sequence[Sequence[Label]],
+        *,
+        unlabelled: Iterable[Any] | None = None,
+    ) -> HMMTagger:
+        """Train.
+
+        Args:
+            X: sentences: `jaxseq.text.Sentence`, mappings from column to strings, or lists of
+                words.
+            y: for every sentence its labels; one may be a set of possible labels, or None. The
+                supervised model is then that of EM on what is known.
+            unlabelled: more sentences, of which no labels are known.
+
+        Returns:
+            The tagger itself. After Ctrl-C it holds the model of the iteration that was then under
+            way; a second Ctrl-C does not wait for that.
+
+        Raises:
+            ValueError: for what is no sentence or no label; without a single label; and, where
+                smoothing is 0, for a sentence that the supervised model holds impossible: EM could
+                learn nothing from it.
+        """
+        plan = hmm_plan_of(self)
+        began = time.perf_counter()
+        data = read_hmm_data(X, y, None if plan.weight == 0 else unlabelled, plan)
+        seconds = {"features": time.perf_counter() - began}
+        self._take_fitted(data, search_hmm(data, plan))
+        self.seconds_ = {**seconds, "all": time.perf_counter() - began}
+        return self
+
+    def _take(self, model: HMM, classes: list[str], vocabulary: WordVocabulary) -> None:
+        self.model_, self.vocabulary_ = model, vocabulary
+        self.classes_ = np.array(classes, dtype=object)
+
+    def _take_fitted(self, data: HMMData, found: HMMFitted) -> None:
+        self._take(found.model, data.classes, data.vocabulary)
+        self.objectives_, self.loss_ = found.objectives, -found.objectives[-1]
+        self.log_likelihood_, self.outcome_ = found.log_likelihood, found.outcome
+        self.n_iter_ = found.iterations
+
+    # ---------------------------------------------------------------------------- prediction
+
+    def _conditional(self, X: Iterable[Any]) -> tuple[CRF, TokenFeatures]:
+        check_is_fitted(self, "model_")
+        words, lengths = read_words(check_sentences(X), self.column)
+        return conditional_of(self.model_), features_of(
+            numbers_of(words, self.vocabulary_), lengths
+        )
+
+    def predict(self, X: Iterable[Any]) -> list[list[str]]:
+        """Labels of each sentence: the best labelling, or each token's best label (`decoding`).
+
+        Raises:
+            ValueError: for a sentence of probability 0, which there is only without smoothing.
+        """
+        if self.decoding not in ("viterbi", "max_marginal"):
+            raise ValueError(
+                f"decoding: expected 'viterbi' or 'max_marginal', got {self.decoding!r:.60}"
+            )
+        model, features = self._conditional(X)
+        if self.decoding == "viterbi":
+            best = _lattices.best_labels(model, features)
+            _check_possible(best >= 0, features.lengths)
+        else:
+            found = _lattices.node_marginals(model, features)
+            _check_possible(found.sum(1) > 0, features.lengths)
+            best = found.argmax(1)
+        return split_by_sentence(self.classes_[best].tolist(), features.lengths)
+
+    def predict_proba(self, X: Iterable[Any]) -> list[np.ndarray]:
+        """The probability of each label at each token: [n, labels], columns as in `classes_`."""
+        model, features = self._conditional(X)
+        found = _lattices.node_marginals(model, features)
+        _check_possible(found.sum(1) > 0, features.lengths)
+        return split_by_sentence(found, features.lengths)
+
+    def predict_marginals(self, X: Iterable[Any]) -> list[list[dict[str, float]]]:
+        """As `predict_proba`, a dict from label to probability for each token."""
+        found = self.predict_proba(X)
+        classes = self.classes_.tolist()
+        return [[dict(zip(classes, token)) for token in array.tolist()] for array in found]
+
+    def predict_k_best(self, X: Iterable[Any], k: int) -> list[list[tuple[list[str], float]]]:
+        """The k most probable labellings of each sentence with their log P(y | x).
+
+        Best first; fewer than k where fewer are possible, and by whole labellings whatever
+        `decoding` is.
+        """
+        check_number("k", k, 1, numbers.Integral)
+        model, features = self._conditional(X)
+        found = []
+        for paths, log_probs in _lattices.k_best_paths(model, features, int(k)):
+            legal = np.isfinite(log_probs)
+            found.append(
+                [
+                    (self.classes_[path].tolist(), float(log_prob))
+                    for path, log_prob in zip(paths.T[legal], log_probs[legal])
+                ]
+            )
+        possible = np.array([bool(paths) for paths in found], bool)
+        _check_possible(possible, np.ones(len(found), np.int64))
+        return found
+
+    def score(self, X: Iterable[Any], y: Sequence[Sequence[Label]], sample_weight=None) -> float:
+        """Share of tokens that get their label; those without a known label do not count.
+
+        For spans, see `jaxseq.metrics.span_scores`. `sample_weight` weighs sentences.
+        """
+        return token_score(self.predict(X), y, sample_weight)
+
+    # ------------------------------------------------------------------------------- storage
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a folder: arrays as safetensors, the rest as JSON; `jaxseq.load`.
+
+        The same model gives the same bytes. The folder appears complete or not at all.
+        """
+        from jaxseq.tagger._store import save
+
+        check_is_fitted(self, "model_")
+        save(self, path)
+
+
+def _check_possible(possible: np.ndarray, lengths: np.ndarray) -> None:
+    """ValueError for the first sentence with a token that can have no label at all."""
+    if not possible.all():
+        token = int(np.flatnonzero(~possible)[0])
+        sentence = int(np.searchsorted(np.cumsum(lengths), token, side="right"))
+        raise ValueError(
+            f"X[{sentence}]: expected a sentence that the model holds possible, got one of "
+            "probability 0; training with smoothing above 0 makes all possible"
+        )

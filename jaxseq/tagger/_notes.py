@@ -1,0 +1,99 @@
+"""What is done so far of a long job made of many trainings, in a small JSON file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from sklearn.base import clone
+
+FORMAT = "jaxseq notes 1"
+
+
+class Notes:
+    """JSON values that are written at once or not at all; nothing is kept without a path.
+
+    Args:
+        path: the file, or None.
+        job: everything that the results depend on; `load` refuses the notes of another job.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None, job: Iterable[Any]):
+        if not isinstance(path, str | os.PathLike | None):
+            raise ValueError(f"checkpoint: expected a path or None, got {path!r:.60}")
+        if path is not None and Path(path).is_dir():
+            raise ValueError(f"{path}: expected a file to keep notes in, got a folder")
+        self._path = None if path is None else Path(path)
+        digest = hashlib.sha256()
+        if path is not None:
+            for part in job:
+                digest.update(_text(part).encode("utf-8", "surrogatepass") + b"\0")
+        self._about = digest.hexdigest()
+
+    def load(self) -> Any:
+        """The value of the last `save`; None where there is none."""
+        if self._path is None or not self._path.exists():
+            return None
+        try:
+            found = json.loads(self._path.read_bytes())
+            whole = found["format"] == FORMAT and "about" in found and "value" in found
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ValueError(f"{self._path}: expected {FORMAT}, got {error!r:.80}") from error
+        if not whole:
+            raise ValueError(f"{self._path}: expected {FORMAT}, got another kind of file")
+        if found["about"] != self._about:
+            raise ValueError(
+                f"{self._path}: expected notes of this very job (same data and settings), got "
+                "those of another; delete the file or name another"
+            )
+        return found["value"]
+
+    def save(self, value: Any) -> None:
+        """Replace the notes."""
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._path.with_name(f".{self._path.name}.tmp")
+        try:
+            whole = {"format": FORMAT, "about": self._about, "value": value}
+            temporary.write_text(json.dumps(whole))
+            os.replace(temporary, self._path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """The job is done."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _text(part: Any) -> str:
+    """Of data and settings, the same in every process."""
+    if isinstance(part, set | frozenset):
+        return repr(sorted(map(_text, part)))
+    if isinstance(part, list | tuple):
+        return "[" + ",".join(map(_text, part)) + "]"
+    if isinstance(part, dict):
+        return "{" + ",".join(f"{key!r}:{_text(part[key])}" for key in part) + "}"
+    return repr(part)
+
+
+QUIET = {"progress": False, "checkpoint": None}
+
+
+def fresh(estimator: Any) -> Any:
+    """An untrained copy that shows and keeps nothing of its own."""
+    copy: Any = clone(estimator)
+    its_own = copy.get_params(deep=False)
+    return copy.set_params(**{name: value for name, value in QUIET.items() if name in its_own})
+
+
+def settings_of(estimator: Any) -> dict[str, Any]:
+    """Class and parameters, without what does not bear on the result."""
+    settings = estimator.get_params(deep=False)
+    settings = {name: value for name, value in settings.items() if name not in QUIET}
+    return {"class": type(estimator).__name__, **settings}

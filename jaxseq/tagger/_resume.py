@@ -1,0 +1,110 @@
+"""Unfinished searches of a tagger on disk.
+
+A search may have several stages, one after another; a file on disk says which of them it is of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxseq.learn._checkpoint import load_checkpoint, read_about, save_checkpoint
+from jaxseq.learn._lbfgs import Outcome
+from jaxseq.learn._parameters import Parameters
+from jaxseq.tagger._plan import EntropyTerm, Plan
+from jaxseq.tagger._problem import Problem
+
+
+class Before(NamedTuple):
+    """Iterations and evaluations of the stages before the one that is running."""
+
+    iterations: int = 0
+    evaluations: int = 0
+
+
+class Keeper:
+    """Keeps the stages of one search in a file, or nowhere.
+
+    Args:
+        path: the file; None keeps nothing.
+        about: says which search this is.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None, about: str):
+        self._path = None if path is None else Path(path)
+        self._about = about
+        if self._path is not None and self._path.is_dir():
+            raise ValueError(f"{path}: expected a file to keep the search in, got a folder")
+
+    def _name(self, stage: int) -> str:
+        return f"{self._about} stage {stage}"
+
+    def stage(self, stages: int) -> int:
+        """The stage on disk; the first where there is none, or another search's (which `resumed`
+        refuses)."""
+        if self._path is None or not self._path.exists():
+            return 0
+        found = read_about(self._path)
+        return next((stage for stage in range(stages) if found == self._name(stage)), 0)
+
+    def resumed(self, begun: Any, stage: int) -> tuple[Any, Before | None]:
+        """The state on disk, and what was done before its stage; else the one given, and None."""
+        if self._path is None or not self._path.exists():
+            return begun, None
+        tree, extra = load_checkpoint(self._path, _arrays_of(begun), self._name(stage))
+        before = Before(*extra.pop("before"))
+        return begun._replace(**tree, **{**extra, "values": tuple(extra["values"])}), before
+
+    def keep(self, state: Any, stage: int, before: Before) -> None:
+        """Write a state."""
+        if self._path is None:
+            return
+        names = ("value", "iteration", "values", "evaluations")
+        extra = {name: getattr(state, name) for name in names if hasattr(state, name)}
+        extra["before"] = list(before)
+        save_checkpoint(self._path, _arrays_of(state), self._name(stage), extra)
+
+    def finish(
+        self, outcome: Outcome, state: Any | None, stage: int, before: Before, last: bool
+    ) -> None:
+        """A stage that is over leaves nothing; one that was interrupted, or the last one if it was
+        cut short, does."""
+        if self._path is None:
+            return
+        cut_short = outcome is Outcome.MAX_ITERATIONS and last
+        if not cut_short and outcome is not Outcome.INTERRUPTED:
+            self._path.unlink(missing_ok=True)
+        elif state is not None:
+            self.keep(state, stage, before)
+
+
+def _arrays_of(state: Any) -> dict[str, Any]:
+    names = ("parameters", "gradient", "memory")
+    return {name: getattr(state, name) for name in names if hasattr(state, name)}
+
+
+def fingerprint(problem: Problem, plan: Plan, start: Parameters, term: EntropyTerm | None) -> str:
+    """Says which search this is: a hash of the data, the settings and the starting point."""
+    settings = plan.settings._replace(max_iterations=0)
+    parts: list[Any] = [problem.classes, problem.attributes, problem.transitions]
+    parts += [plan.weights, plan.algorithm, settings, plan.l2, plan.batch_size, plan.cores]
+    if plan.algorithm != "lbfgs":
+        parts += [plan.epochs, plan.learning_rate, plan.seed]
+    features = [problem.features]
+    if term is not None and problem.unlabelled is not None:
+        features.append(problem.unlabelled)
+        weights = term.pieces(plan.settings.max_iterations)
+        parts += [term.gradient, weights if callable(term.weight) else term.weight]
+    digest = hashlib.sha256(repr(parts).encode())
+    arrays: list[Any] = [problem.labels.gold, problem.labels.allowed, problem.sentence_weights]
+    for each in features:
+        arrays += [each.ids, each.values, each.lengths, each.edge_ids]
+    arrays += [*(problem.legal or ()), *jax.tree.leaves(start)]
+    for array in arrays:
+        digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
