@@ -36,10 +36,15 @@ def analysis(results: Sequence[Mapping[str, Any]], expected: Any, config: Any) -
         "The paper finds that unlabelled sentences raise recall and leave precision as it is: on "
         f"E, F rises from .45 to .50 with C and γ = 5 ({paper['found'][4]} found of "
         f"{paper['predicted'][4]} predicted, after {paper['found'][0]} of {paper['predicted'][0]})."
-        f" Ours, on GENETAG with {config.words} labelled words:\n\n{listed}"
+        f" Ours, on {_corpus(results)} with {config.words} labelled words:\n\n{listed}"
         "\nThe best γ is chosen by the scores it is judged by, which flatters it; p-values are not "
         "corrected for that.\n"
     )
+
+
+def _corpus(results: Sequence[Mapping[str, Any]]) -> str:
+    embedded = any("embedded" in line["corpora"].values() for line in results)
+    return "generated sentences that stand in for GENETAG" if embedded else "GENETAG"
 
 
 def _p(found: Paired) -> str:
@@ -113,8 +118,8 @@ def _why(results: Sequence[Mapping[str, Any]]) -> str:
         f"**Why:** to make the entropy less is to be surer of the likelier label. To the "
         f"supervised tagger that is O for {lost:.0%} of the words in mentions, and for "
         f"{outside:.0%} of all words it is unsure of (no label has 0.9); {wrongly:.0%} of these "
-        "are in mentions after all. What unlabelled words teach most is therefore O, wherever "
-        "recall is low to begin with."
+        "are in mentions after all."
+        + (" What unlabelled words teach most is therefore O." if outside > 0.5 else "")
     )
 
 

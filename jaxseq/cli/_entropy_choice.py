@@ -104,7 +104,8 @@ def choose_weight(
     began = time.perf_counter()
     scoring = scoring_of(label for labels in train.labels for label in labels)
     _, scores, choice = checkpoint_files(options.checkpoint or "")
-    job = (settings_of(tagger), scoring, FOLDS, train.sentences, train.labels, others)
+    vocabulary = options.vocabulary or "all"
+    job = (settings_of(tagger), scoring, FOLDS, vocabulary, train.sentences, train.labels, others)
     notes = Notes(options.checkpoint and choice, job)
     kept = notes.load()
     if kept is not None:
@@ -118,6 +119,8 @@ def choose_weight(
             folds=FOLDS,
             scoring=scoring,
             seed=options.seed,
+            entropy_gradient=options.entropy_gradient or "mann",
+            vocabulary=vocabulary,
             progress=tagger.progress,
             checkpoint=options.checkpoint and scores,
         )

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxseq.cli._inspect_hmm import describe_hmm, hmm_as_text
+
 
 def add_inspect(subparsers: Any) -> None:
     """Add the parser of ``jaxseq inspect``."""
@@ -18,8 +20,14 @@ def add_inspect(subparsers: Any) -> None:
     )
     add = parser.add_argument
     add("model", metavar="DIR", help="of jaxseq train")
-    add("--label", metavar="L", help="only this one's features and transitions")
-    add("--top", type=int, default=20, metavar="N", help="features a label, and transitions (20)")
+    add("--label", metavar="L", help="only this one's features (words, of an HMM) and transitions")
+    add(
+        "--top",
+        type=int,
+        default=20,
+        metavar="N",
+        help="features or words a label, and transitions (20)",
+    )
     add("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=_run)
 
@@ -27,10 +35,13 @@ def add_inspect(subparsers: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     if options.top < 0:
         raise ValueError(f"--top: expected 0 or more, got {options.top}")
-    from jaxseq.tagger import load
+    from jaxseq.tagger import HMMTagger, load
 
-    report = describe(load(options.model), options.label, options.top)
-    print(json.dumps(report, allow_nan=False) if options.json else _as_text(report))
+    tagger = load(options.model)
+    of_hmm = isinstance(tagger, HMMTagger)
+    report = (describe_hmm if of_hmm else describe)(tagger, options.label, options.top)
+    as_text = hmm_as_text if of_hmm else _as_text
+    print(json.dumps(report, allow_nan=False) if options.json else as_text(report))
     return 0
 
 

@@ -108,11 +108,6 @@ def _train_on_own_labels(
         progress=tagger.progress,
         checkpoint=options.checkpoint,
     ).fit(train.sentences, train.labels, unlabelled=others)
-    if not hasattr(trained, "tagger_"):  # resumed from labels none of which is sure enough
-        raise ValueError(
-            f"{options.checkpoint}: expected labels to learn from, found none that is sure "
-            "enough; delete the file to begin anew"
-        )
     last: CRFTagger = trained.tagger_
     interrupted = None
     if trained.outcome_.startswith("interrupted"):

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,13 @@ from jaxseq.cli._entropy_choice import check_choosable, checkpoint_files
 from jaxseq.cli._files import require_model_place
 from jaxseq.cli._methods import Trained, train_with
 from jaxseq.cli._template_choice import BUILT_IN, choose_templates
+from jaxseq.cli._train_hmm import (
+    OF_A_CRF,
+    add_model_options,
+    check_model_options,
+    train_hmm,
+    untrained_hmm,
+)
 from jaxseq.cli._unlabelled import (
     add_unlabelled_options,
     check_unlabelled_options,
@@ -24,34 +32,36 @@ from jaxseq.metrics import span_scores
 from jaxseq.text import Templates
 
 if TYPE_CHECKING:
-    from jaxseq.tagger import CRFTagger
+    from jaxseq.tagger import CRFTagger, HMMTagger
 
 
 def add_train(subparsers: Any) -> None:
     """Add the parser of ``jaxseq train``."""
     parser = subparsers.add_parser(
         "train",
-        help="train a CRF on a labelled corpus",
-        description="Train a CRF on a labelled corpus and save it. Ctrl-C keeps the best model so "
-        "far.",
+        help="train a CRF, or an HMM, on a labelled corpus",
+        description="Train a CRF, or an HMM, on a labelled corpus and save it. Ctrl-C keeps the "
+        "best model so far.",
     )
     add = parser.add_argument
     add("--train", required=True, metavar="FILE", help="the corpus; the last column is the label")
     add("--dev", metavar="FILE", help="another, to evaluate the model on")
-    add(
+    templates = add(
         "--templates",
         required=True,
         metavar="T",
         help=f"a file of templates, jaxseq's or CRF++'s, or one of {', '.join(BUILT_IN)}",
     )
     add("--out", required=True, metavar="DIR", help="where to save the model")
+    add_model_options(parser, templates)
     add_corpus_options(parser)
     search = parser.add_argument_group("search")
     _add_search_options(search.add_argument)
     add_unlabelled_options(parser)
     add("--quiet", action="store_true", help="no progress bar and no report")
     add("--json", action="store_true", help="report as one JSON object")
-    parser.set_defaults(run=_run)
+    usual = {name: parser.get_default(name) for name in OF_A_CRF}
+    parser.set_defaults(run=_run, usual=usual)
 
 
 def _add_search_options(add: Any) -> None:
@@ -89,14 +99,15 @@ def _add_search_options(add: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from jaxseq.tagger import load
+    from jaxseq.tagger import CRFTagger, load
 
+    check_model_options(options, options.usual)
     check_unlabelled_options(options)
     require_model_place(options.out)
     if options.checkpoint is not None:
         _check_checkpoint(options.checkpoint, options.out)
     train = read_corpus(options.train, options, scheme=options.scheme)
-    templates = choose_templates(options.templates, train.names[:-1], options.train)
+    tagger, needed = _untrained(options, train)
     # All files before training, so that a mistake in one is found at once.
     dev = dev_labels = others = None
     if options.dev is not None:
@@ -105,9 +116,12 @@ def _run(options: argparse.Namespace) -> int:
     if options.choose_entropy_weight:
         check_choosable(train)
     if options.unlabelled is not None:
-        others = read_unlabelled(options, train, templates.columns)
+        others = read_unlabelled(options, train, needed)
     older = None if options.warm_start is None else load(options.warm_start)
-    trained = train_with(_untrained(templates, options), train, others, older, options)
+    if isinstance(tagger, CRFTagger):
+        trained = train_with(tagger, train, others, older, options)
+    else:
+        trained = train_hmm(tagger, train, others, options)
     if trained.interrupted is not None:
         print(
             f"jaxseq: interrupted after {trained.interrupted}: the best model so far is kept",
@@ -135,7 +149,18 @@ def _check_checkpoint(checkpoint: str, out: str) -> None:
             raise ValueError(f"{name}: expected a file outside of the model's folder {out}")
 
 
-def _untrained(templates: Templates, options: argparse.Namespace) -> CRFTagger:
+def _untrained(
+    options: argparse.Namespace, train: Corpus
+) -> tuple[CRFTagger | HMMTagger, Sequence[str]]:
+    """The tagger that the options describe, and the columns that it reads."""
+    if options.model == "hmm":
+        hmm = untrained_hmm(options, train)
+        return hmm, (hmm.column,)
+    templates = choose_templates(options.templates, train.names[:-1], options.train)
+    return _untrained_crf(templates, options), templates.columns
+
+
+def _untrained_crf(templates: Templates, options: argparse.Namespace) -> CRFTagger:
     from jaxseq.tagger import CRFTagger
 
     return CRFTagger(

@@ -138,9 +138,6 @@ def check_unlabelled_options(options: argparse.Namespace) -> None:
         for other in others:
             if {name, other} <= given:
                 raise ValueError(f"{_flag(name)}: expected no {_flag(other)} along with it")
-    if options.choose_entropy_weight and options.vocabulary == "labelled":
-        # Cross-validation takes attributes from all sentences: another model's weight.
-        raise ValueError("--choose-entropy-weight: expected no --vocabulary labelled along with it")
     for name, needed in (("confidence", "self_training"), ("confidence_of", "confidence")):
         if name in given and needed not in given:
             raise ValueError(f"{_flag(name)}: expected along with {_flag(needed)} only")

@@ -11,12 +11,13 @@ from typing import Any, cast
 import numpy as np
 from sklearn.model_selection import KFold
 
+from jaxseq.learn._entropy_derivations import EntropyGradient
 from jaxseq.learn._progress import progress_bar
 from jaxseq.metrics import span_scores, token_accuracy
 from jaxseq.tagger._checks import check_number
 from jaxseq.tagger._notes import Notes, fresh, settings_of
 from jaxseq.tagger._tagger import CRFTagger
-from jaxseq.tagger._unlabelled import check_unlabelled
+from jaxseq.tagger._unlabelled import Vocabulary, check_unlabelled
 
 Scoring = Callable[[list[Any], list[list[str]]], float]
 
@@ -61,6 +62,8 @@ def choose_entropy_weight(
     folds: int = 5,
     scoring: str | Scoring = "span_f1",
     seed: int = 0,
+    entropy_gradient: EntropyGradient = "mann",
+    vocabulary: Vocabulary = "all",
     progress: bool | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> EntropyWeights:
@@ -77,6 +80,7 @@ def choose_entropy_weight(
         scoring: ``"span_f1"``, ``"accuracy"``, or a function of gold and predicted labels; higher
             is better.
         seed: of the folds.
+        entropy_gradient, vocabulary: as in `CRFTagger.fit`.
         progress: show a progress bar; None shows it on a terminal.
         checkpoint: a file to keep scores in, to go on from after an interrupt.
 
@@ -103,14 +107,15 @@ def choose_entropy_weight(
         raise ValueError(f"y: expected labels for {len(X)} sentences, got {len(y)}")
     if folds > len(X):
         raise ValueError(f"folds: expected at most one a sentence, {len(X)}, got {folds}")
-    about = (settings_of(tagger), gammas, int(folds), repr(scoring), int(seed))
+    about = (settings_of(tagger), gammas, int(folds), repr(scoring), int(seed), vocabulary)
     notes = Notes(checkpoint, (about, X, y, others))
     known: dict[str, float] = notes.load() or {}
+    how = {"entropy_gradient": entropy_gradient, "vocabulary": vocabulary}
     splits = KFold(folds, shuffle=True, random_state=seed).split(X)
     found = np.zeros((len(gammas), folds))
     with progress_bar("cross-validation", folds * len(gammas), progress) as tick:
         for fold, (train, held_out) in enumerate(splits):
-            parts = _Fold(tagger, _pick(X, train), _pick(y, train), others)
+            parts = _Fold(tagger, _pick(X, train), _pick(y, train), others, how)
             tests, gold = _pick(X, held_out), _pick(y, held_out)
             for row, gamma in enumerate(gammas):
                 name = f"{fold} {gamma!r}"
@@ -126,8 +131,10 @@ def choose_entropy_weight(
 class _Fold:
     """Trainings on one fold, from one supervised model."""
 
-    def __init__(self, tagger: CRFTagger, X: list[Any], y: list[Any], others: list[Any]):
-        self._tagger, self._X, self._y, self._others = tagger, X, y, others
+    def __init__(
+        self, tagger: CRFTagger, X: list[Any], y: list[Any], others: list[Any], how: dict[str, Any]
+    ):
+        self._tagger, self._X, self._y, self._others, self._how = tagger, X, y, others, how
         self._supervised: CRFTagger | None = None
 
     def train(self, gamma: float) -> CRFTagger:
@@ -142,6 +149,7 @@ class _Fold:
                 unlabelled=self._others,
                 entropy_weight=gamma,
                 warm_start_from=self._supervised,
+                **self._how,
             )
         )
 

@@ -86,7 +86,7 @@ def _vocabulary_of(columns: list[Column], unknown_below: int) -> WordVocabulary:
 
 
 def numbers_of(words: Column, vocabulary: WordVocabulary) -> np.ndarray:
-    """The number of each token's word, int32 [N]; that of the unknown word where it is not known."""
+    """The number of each token's word, int32 [N]; of the unknown word for one that is not known."""
     return vocabulary.encode([words.strings])[0][words.codes]
 
 

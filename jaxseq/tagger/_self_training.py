@@ -108,6 +108,8 @@ class SelfTraining(BaseEstimator):
             if _interrupted(self.tagger_):
                 return self._end(Outcome.INTERRUPTED, None, [])
             progress = _Progress(self._guess(self.tagger_, others), [], [])
+            if not _any_known(progress.labels):
+                return self._end(Outcome.NOTHING, progress.labels, [])
         with progress_bar("self-training", self.max_rounds, self.progress) as tick:
             return self._go_on(X, y, others, progress, notes, tick)
 
@@ -118,8 +120,6 @@ class SelfTraining(BaseEstimator):
         while True:
             labels = past.labels
             used = [(x, guess) for x, guess in zip(others, labels) if any(map(_is_known, guess))]
-            if not used:
-                return self._end(Outcome.NOTHING, labels, past.history)
             everything = (X + [x for x, _ in used], y + [guess for _, guess in used])
             tagger = fresh(self.estimator).fit(*everything)
             if _interrupted(tagger):
@@ -225,6 +225,10 @@ def _check_possible(found: list[list[Any]]) -> None:
 
 def _is_known(label: str | None) -> bool:
     return label is not None
+
+
+def _any_known(labels: list[Guess]) -> bool:
+    return any(_is_known(label) for guess in labels for label in guess)
 
 
 def _digest(labels: list[Guess]) -> str:

@@ -1,19 +1,13 @@
-"""``jaxseq train --unlabelled``: what it reads, how it trains with it, and what it reports."""
+"""``jaxseq train --unlabelled``: how it trains with the file, and what it reports."""
 
-import argparse
-import gzip
 import json
 import signal
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import jaxseq
-from jaxseq.cli._corpus import read_corpus
 from jaxseq.cli._entropy_choice import scoring_of
-from jaxseq.cli._unlabelled import read_unlabelled
 from jaxseq.learn import _lbfgs
 from jaxseq.text import Templates
 from tests.cli.conftest import LEXICON, TEMPLATES, TEXTS, columns_of
@@ -25,9 +19,9 @@ MORE_TOKENS = sum(len(text.split()) for text in MORE)
 GAMMAS = (0.0, 0.1, 0.5, 1.0, 5.0, 10.0)
 
 
-def unlabelled(width=3):
+def unlabelled():
     """A file of unlabelled sentences, whose "cow" has no label anywhere."""
-    return columns_of(MORE, width).replace("dog", "cow")
+    return columns_of(MORE).replace("dog", "cow")
 
 
 def as_data(texts):
@@ -183,17 +177,6 @@ def test_interrupted_in_the_first_training(command, run, tmp_path, monkeypatch):
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_labels_on_disk_that_are_not_sure_enough(command, run, monkeypatch):
-    class Resumed(jaxseq.SelfTraining):
-        def fit(self, X, y, *, unlabelled):
-            return self
-
-    monkeypatch.setattr("jaxseq.tagger.SelfTraining", Resumed)
-    status, out, err = run(*command("m", "--self-training", "--checkpoint", "kept"))
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert "kept: expected labels to learn from, found none that is sure enough" in err
-
-
 # --------------------------------------------------------------------------- cross-validation
 
 
@@ -297,146 +280,3 @@ def test_a_choice_is_not_made_twice(command, run, succeed, fits, choices, tmp_pa
 )
 def test_scoring_by_the_look_of_the_labels(labels, scoring):
     assert scoring_of([*labels, None]) == scoring
-
-
-# --------------------------------------------------------------------------------------- file
-
-
-def read(path, text, train="a DT X\nb NN Y\n", needed=("word",), **more):
-    """The unlabelled sentences of a file beside a labelled one."""
-    chosen = {"format": "conll", "columns": None, "delimiter": None, "scheme_to": None, **more}
-    options = argparse.Namespace(**chosen, templates="t", unlabelled=str(path))
-    labelled = path.with_name("labelled")
-    labelled.write_text(train)
-    if text is not None:
-        path.write_text(text)
-    found = read_unlabelled(options, read_corpus(str(labelled), options), needed)
-    return [{column: list(s[column]) for column in s.columns} for s in found]
-
-
-WORD, TAG = (st.sampled_from(choice) for choice in (["New", "Y", "ö"], ["NN", "Z"]))
-SENTENCES = st.lists(st.lists(st.tuples(WORD, TAG, TAG), min_size=1, max_size=3), min_size=1)
-
-
-@given(sentences=SENTENCES)
-def test_columns_with_without_and_before_the_label(tmp_path_factory, sentences):
-    path = tmp_path_factory.mktemp("f") / "more"
-    for width in (3, 2, 1):
-        text = "\n\n".join("\n".join(" ".join(t[:width]) for t in s) for s in sentences)
-        names = ("word", "pos")[:width]
-        expected = [{n: [t[i] for t in s] for i, n in enumerate(names)} for s in sentences]
-        assert read(path, text) == expected
-
-
-def test_names_delimiters_marks_and_compression(tmp_path, type_in):
-    (tmp_path / "f.gz").write_bytes(gzip.compress(b"-DOCSTART- -X- O\n\na DT\n"))
-    expected = [{"word": ["a"], "pos": ["DT"]}]
-    assert read(tmp_path / "f.gz", None) == expected
-    more = {"delimiter": "\t", "columns": (None, "form", "tag"), "needed": ("form",)}
-    train = "1\tNew York\tX\n"
-    assert read(tmp_path / "f", "1\ta b\tX\n", train, **more) == [{"form": ["a b"]}]
-    assert read(tmp_path / "f", "1\ta b\n", train, **more) == [{"form": ["a b"]}]
-    assert read(tmp_path / "f", "a b\n", train, **more) == [{"form": ["a b"]}]
-    type_in("a DT\n\nb NN\n")
-    options = argparse.Namespace(
-        format="conll", columns=None, delimiter=None, templates="t", unlabelled="-"
-    )
-    (tmp_path / "f").write_text("a DT X\n")
-    train = read_corpus(str(tmp_path / "f"), argparse.Namespace(**vars(options), scheme_to=None))
-    assert [s["word"] for s in read_unlabelled(options, train, ["word"])] == [("a",), ("b",)]
-
-
-def test_other_formats(tmp_path):
-    ads = "sunny FEATURES\n\ncall ?\nnow ?\n"
-    expected = [{"word": ["sunny"]}, {"word": ["call", "now"]}]
-    assert read(tmp_path / "f", ads, ads, format="ads") == expected
-    tagged = "<NEWREFERENCE>\n<title> On CRFs. </title> <date> 2001 </date>\n"
-    expected = [{"word": ["On", "CRFs", ".", "2001"]}]
-    for text in (tagged, "\nOn CRFs. 2001\n"):
-        assert read(tmp_path / "f", text, tagged, format="citations") == expected
-    genes = "@@1 The/DT SNF1/NEWGENE\n"
-    assert read(tmp_path / "f", genes, genes, format="genetag") == [{"word": ["The", "SNF1"]}]
-
-
-def test_labels_in_the_place_of_a_feature(tmp_path):
-    with pytest.raises(ValueError, match="f:1: expected the column 'pos' in the place of column 2"):
-        read(tmp_path / "f", "b Y\na X\n", needed=("word", "pos"))
-    read(tmp_path / "f", "b Y\na X\n", needed=("word",))  # not read: it does not matter
-    named = {"columns": ("word", "pos", "label"), "needed": ("pos",)}
-    assert read(tmp_path / "f", "b Y\n", **named)[0]["pos"] == ["Y"]
-    outside = read(tmp_path / "f", "b O\n", "a X O\n", needed=("pos",))
-    assert outside == [{"word": ["b"], "pos": ["O"]}]
-
-
-# ------------------------------------------------------------------------------------- errors
-
-FILES = {
-    "empty": "\n\n",
-    "four": "the DT X B-NP\n",
-    "ragged": "the DT\n\ndog NN\ncat\n",
-    "words": "the\ncow\n",
-    "word_label": "\nthe B-NP\ncow I-NP\n",
-    "labelled": "the DT B-NP\n",
-    "few": columns_of(TEXTS[:4]),
-}
-FILE = ("--unlabelled", "more.txt")
-CASES = [
-    (["--entropy-weight", "2"], "--entropy-weight: expected along with --unlabelled FILE only"),
-    (["--entropy-gradient", "mann"], "--entropy-gradient: expected along with --unlabelled FILE"),
-    (["--vocabulary", "all"], "--vocabulary: expected along with --unlabelled FILE only"),
-    (["--self-training"], "--self-training: expected along with --unlabelled FILE only"),
-    (["--confidence", "0.9"], "--confidence: expected along with --unlabelled FILE only"),
-    (["--confidence-of", "token"], "--confidence-of: expected along with --unlabelled FILE only"),
-    (["--choose-entropy-weight"], "--choose-entropy-weight: expected along with --unlabelled"),
-    ([*FILE, "--entropy-weight", "-1"], "--entropy-weight: expected a finite number, 0 or more"),
-    ([*FILE, "--entropy-weight", "nan"], "--entropy-weight: expected a finite number, 0 or more"),
-    ([*FILE, "--entropy-weight", "inf"], "--entropy-weight: expected a finite number, 0 or more"),
-    ([*FILE, "--entropy-weight", "x"], "--entropy-weight: expected a finite number, 0 or more"),
-    ([*FILE, "--entropy-gradient", "x"], "argument --entropy-gradient: invalid choice: 'x'"),
-    ([*FILE, "--vocabulary", "x"], "argument --vocabulary: invalid choice: 'x'"),
-    ([*FILE, "--self-training", "--confidence", "1.5"], "--confidence: expected a probability"),
-    ([*FILE, "--self-training", "--entropy-weight", "0"], "-training: expected no --entropy-wei"),
-    ([*FILE, "--self-training", "--entropy-gradient", "mann"], "expected no --entropy-gradient"),
-    ([*FILE, "--self-training", "--vocabulary", "all"], "expected no --vocabulary along with it"),
-    ([*FILE, "--self-training", "--choose-entropy-weight"], "expected no --choose-entropy-weight"),
-    ([*FILE, "--self-training", "--warm-start", "model"], "expected no --warm-start along with it"),
-    ([*FILE, "--choose-entropy-weight", "--entropy-weight", "1"], "expected no --entropy-weight"),
-    ([*FILE, "--choose-entropy-weight", "--vocabulary", "labelled"], "no --vocabulary labelled"),
-    ([*FILE, "--confidence", "0.9"], "--confidence: expected along with --self-training only"),
-    ([*FILE, "--self-training", "--confidence-of", "token"], "along with --confidence only"),
-    ([*FILE, "--choose-entropy-weight", "--train", "few"], "few: expected at least 5 sentences"),
-    ([*FILE, "--checkpoint", "new"], "new: expected a file outside of the model's folder"),
-    ([*FILE, "--out", "c.entropy-weight", "--checkpoint", "c"], "outside of the model's folder"),
-    ([*FILE, "--l2", "-1", "--choose-entropy-weight"], "l2: expected a finite number, 0 or more"),
-    (["--unlabelled", "nowhere"], "nowhere: expected a file, there is none"),
-    (["--unlabelled", "."], ".: expected a file, found a folder"),
-    (["--unlabelled", "empty"], "empty: expected at least one sentence, found none"),
-    (["--unlabelled", "four"], "four:1: expected the columns of the labelled sentences (word, pos"),
-    (["--unlabelled", "ragged"], "ragged:4: expected 2 columns, as in the lines before, found 1"),
-    (["--unlabelled", "words"], "words:1: expected a column 'pos', since the template set"),
-    (["--unlabelled", "word_label"], "word_label:2: expected the column 'pos' in the place of co"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("more", "message"), CASES, ids=[" ".join(case[0]) for case in CASES])
-def test_one_line_and_nothing_written(toy, tmp_path, run, monkeypatch, more, message):
-    monkeypatch.chdir(tmp_path)
-    for name, text in {**FILES, "more.txt": unlabelled()}.items():
-        (tmp_path / name).write_text(text)
-    before = sorted(tmp_path.rglob("*"))
-    given = ["train", "--train", toy / "train.txt", "--templates", toy / "templates"]
-    status, out, err = run(*given, "--out", "new", *more)
-    assert (status, out) == (2, "")
-    assert message in err
-    assert err.count("\n") == 1
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_unknown_labels_cannot_be_cross_validated_on(tmp_path, run):
-    (tmp_path / "ads").write_text("sunny FEATURES\n\ncall ?\nnow ?\n" * 5)
-    given = ["train", "--train", tmp_path / "ads", "--format", "ads", "--templates", "token"]
-    given += ["--unlabelled", tmp_path / "ads", "--out", tmp_path / "m"]
-    status, _, err = run(*given, "--choose-entropy-weight")
-    assert status == 2
-    assert "sentence 2: expected a label on every token" in err
-    assert not (tmp_path / "m").exists()

@@ -50,9 +50,16 @@ def config():
     )
 
 
+class _Small(Data):
+    """Generated corpora of few sentences, so that there is little to test on."""
+
+    def corpus(self, name, split="train", count=None):
+        return super().corpus(name, split, 80 if count is None else count)
+
+
 @pytest.fixture(scope="module")
 def data():
-    return Data({name: Source(name) for name in run.CORPORA})
+    return _Small({name: Source(name) for name in run.CORPORA})
 
 
 # ------------------------------------------------------------------------------------- sets
@@ -86,7 +93,7 @@ def test_sets_depend_on_the_seed():
     corpus = [Sentence({"word": ["w"]}, str(i)) for i in range(200)]
     firsts = {draw_sets(corpus, seed, 3, (1, 2, 5)).labelled[0].name for seed in range(8)}
     assert len(firsts) > 4
-    with pytest.raises(ValueError, match="200 are needed|of 200 are needed"):
+    with pytest.raises(ValueError, match="of 200 are needed"):
         draw_sets(corpus, 0, 30, (1, 2, 5))
     with pytest.raises(ValueError, match="multiples: expected 3 numbers"):
         draw_sets(corpus, 0, 30, (1, 2))
@@ -265,7 +272,7 @@ def test_both_gradients_train_the_same_model(config, data):
 def test_the_papers_numbers_agree_with_each_other():
     for table in EXPECTED["table1"].values():
         for p, r, f in zip(table["precision"], table["recall"], table["f1"], strict=True):
-            assert 2 * p * r / (p + r) == pytest.approx(f, abs=0.0121)
+            assert 2 * p * r / (p + r) == pytest.approx(f, abs=0.0125)  # printed digits
     gold = EXPECTED["table2"]["gold"]
     for name in "BCD":
         assert EXPECTED["table2"][name]["found"][0] / gold == pytest.approx(0.33, abs=0.005)

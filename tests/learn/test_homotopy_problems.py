@@ -206,7 +206,7 @@ def test_the_s_curve_solves_its_problem():
 
 
 def test_the_rotated_s_curve_solves_its_problem():
-    problem, turn = rotated_s_curve()
+    problem, turn = rotated_s_curve(5)
     for first in (0.0, 0.5, 1.5, 2.5):
         lam = s_lambda(first)
         theta = turn @ rotated_s_solution(5, lam, first)
