@@ -46,7 +46,9 @@ def describe_hmm(tagger: HMMTagger, label: str | None, top: int) -> dict[str, An
             "log_likelihood": tagger.log_likelihood_,
         },
         "initial": {name: float(model.initial[labels.index(name)]) for name in shown},
-        "emission": {name: _top_words(emission[:, labels.index(name)], words, top) for name in shown},
+        "emission": {
+            name: _top_words(emission[:, labels.index(name)], words, top) for name in shown
+        },
         "transitions": ranked[:top],
     }
 

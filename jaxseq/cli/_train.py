@@ -20,6 +20,7 @@ from jaxseq.cli._train_hmm import (
     OF_A_CRF,
     add_model_options,
     check_model_options,
+    line_on_em,
     train_hmm,
     untrained_hmm,
 )
@@ -67,7 +68,7 @@ def add_train(subparsers: Any) -> None:
 def _add_search_options(add: Any) -> None:
     add("--l1", type=float, default=0.0, metavar="X", help="strength of the l1 penalty (0)")
     add("--l2", type=float, default=1.0, metavar="X", help="strength of the l2 penalty (1)")
-    add("--max-iterations", type=int, default=500, metavar="N", help="of L-BFGS, at most (500)")
+    add("--max-iterations", type=int, default=500, metavar="N", help="of L-BFGS or EM (500)")
     add(
         "--weights",
         choices=("mixed", "observed", "dense", "tied"),
@@ -183,16 +184,22 @@ def _untrained_crf(templates: Templates, options: argparse.Namespace) -> CRFTagg
 
 
 def _report(trained: Trained, train: Corpus, out: str) -> dict[str, Any]:
-    tagger = trained.tagger
+    from jaxseq.tagger import CRFTagger
+
+    tagger: CRFTagger | HMMTagger = trained.tagger
     features, everything = (tagger.seconds_[name] for name in ("features", "all"))
+    if isinstance(tagger, CRFTagger):
+        counts = {"attributes": tagger.extractor_.attribute_count}
+        counts["evaluations"] = tagger.n_evaluations_
+    else:
+        counts = {"words": len(tagger.vocabulary_.words)}
     return {
         "sentences": len(train.sentences),
         "tokens": train.tokens,
         "unlabelled": trained.unlabelled,
-        "attributes": tagger.extractor_.attribute_count,
+        **counts,
         "labels": len(tagger.classes_),
         "iterations": tagger.n_iter_,
-        "evaluations": tagger.n_evaluations_,
         "loss": tagger.loss_ if math.isfinite(tagger.loss_) else None,
         "outcome": tagger.outcome_,
         "seconds": {"features": features, "training": everything - features, **trained.seconds},
@@ -204,10 +211,11 @@ def _report(trained: Trained, train: Corpus, out: str) -> dict[str, Any]:
 def _as_text(report: dict[str, Any], table: str | None) -> str:
     seconds = report["seconds"]
     loss = "" if report["loss"] is None else f", loss {report['loss']:.6g}"
+    title, kind = ("words", "words") if "words" in report else ("features", "attributes")
     lines = [
         f"read      {report['sentences']:,} sentences, {report['tokens']:,} tokens",
         *_lines_on_unlabelled(report["unlabelled"], seconds),
-        f"features  {report['attributes']:,} attributes, {report['labels']} labels "
+        f"{title:8}  {report[kind]:,} {kind}, {report['labels']} labels "
         f"({seconds['features']:.1f} s)",
         f"training  {report['iterations']} iterations{loss} ({seconds['training']:.1f} s)",
         f"          {report['outcome']}",
@@ -225,5 +233,7 @@ def _lines_on_unlabelled(report: dict[str, Any] | None, seconds: dict[str, float
         weight, gradient, vocabulary = (report[name] for name in names)
         chosen = f"weight {weight:g}, gradient {gradient}, vocabulary {vocabulary}"
         return [counts, f"entropy   {chosen}"]
+    if report["method"] == "em":
+        return [counts, line_on_em(report)]
     rounds = f"rounds    {report['rounds']} of self-training ({seconds['self_training']:.1f} s)"
     return [counts, rounds, f"          {report['outcome']}"]

@@ -177,11 +177,8 @@ def untrained_hmm(options: argparse.Namespace, train: Corpus) -> HMMTagger:
 def train_hmm(
     tagger: HMMTagger, train: Corpus, others: list[Sentence] | None, options: argparse.Namespace
 ) -> Trained:
-    """Train in the way that the options ask for.
-
-    Raises:
-        KeyboardInterrupt: when no iteration was complete yet.
-    """
+    """Train in the way that the options ask for; self-training raises KeyboardInterrupt when no
+    round was complete yet."""
     if options.self_training:
         return train_with(cast(Any, tagger), train, others, None, options)
     tagger.fit(train.sentences, train.labels, unlabelled=others)
@@ -201,3 +198,10 @@ def train_hmm(
             "log_likelihood": tagger.log_likelihood_,
         }
     return Trained(cast(Any, tagger), interrupted, report)
+
+
+def line_on_em(report: dict[str, Any]) -> str:
+    """How unlabelled sentences were learnt from, for the report."""
+    weight = "their share" if report["em_weight"] is None else f"{report['em_weight']:g}"
+    frozen = ", ".join(report["frozen"]) or "nothing"
+    return f"EM        {report['em']}, weight {weight}, frozen {frozen}"

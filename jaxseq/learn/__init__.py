@@ -17,6 +17,7 @@ from jaxseq.learn._em import estimate_hmm as estimate_hmm
 from jaxseq.learn._em_corpus import WordCorpus as WordCorpus
 from jaxseq.learn._em_corpus import WordShard as WordShard
 from jaxseq.learn._em_corpus import word_corpus as word_corpus
+from jaxseq.learn._em_covariance import published_jacobian as published_jacobian
 from jaxseq.learn._em_jacobian import linearise_mean_counts as linearise_mean_counts
 from jaxseq.learn._em_lattice import Tally as Tally
 from jaxseq.learn._em_lattice import shard_batch as shard_batch

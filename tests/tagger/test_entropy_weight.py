@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, ClassVar
 
 import jaxtyping
@@ -20,15 +21,18 @@ U = [["a", "a"], ["b", "b"], ["a", "b"]]
 
 
 class Known(jaxseq.CRFTagger):
-    """Right on every word where γ is one of its seed's good ones, else on "b" alone."""
+    """Labels as in `GOLD` where γ is at least 0.5, else everything outside."""
 
     trainings: ClassVar[list[tuple[int, float | None]]] = []
     interrupt_at: ClassVar[int | None] = None
 
-    def fit(self, X, y, *, unlabelled=None, entropy_weight=1.0, warm_start_from=None, **_):
+    how: ClassVar[list[dict[str, str]]] = []
+
+    def fit(self, X, y, *, unlabelled=None, entropy_weight=1.0, warm_start_from=None, **how):
         gamma = None if unlabelled is None else entropy_weight
         assert (warm_start_from is None) == (gamma is None)
         Known.trainings.append((len(X), gamma))
+        Known.how.append(how)
         self.good_ = gamma is not None and gamma >= 0.5
         self.outcome_ = "converged"
         if len(Known.trainings) == Known.interrupt_at:
@@ -36,12 +40,21 @@ class Known(jaxseq.CRFTagger):
         return self
 
     def predict(self, X):
-        return [[GOLD[word] if self.good_ or word == "b" else "O" for word in x] for x in X]
+        return [[GOLD[word] if self.good_ else "O" for word in x] for x in X]
 
 
 @pytest.fixture(autouse=True)
 def fresh_trainings():
-    Known.trainings, Known.interrupt_at = [], None
+    Known.trainings, Known.interrupt_at, Known.how = [], None, []
+
+
+@pytest.fixture
+def unchecked():
+    """The library's own words, not those of a type checker."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 def choose(tagger=None, **options):
@@ -65,8 +78,8 @@ def test_it_is_a_plain_loop():
         plain = tagger().fit(x, y)
         more = tagger().fit(x, y, unlabelled=U, entropy_weight=4.0, warm_start_from=plain)
         for row, one in enumerate((plain, more)):
-            pairs = [(a, b) for a, b in zip(sum(one.predict(x_test), []), sum(y_test, []))]
-            wanted[row, fold] = np.mean([a == b for a, b in pairs])
+            pairs = zip(chain(*one.predict(x_test)), chain(*y_test))
+            wanted[row, fold] = np.mean([got == gold for got, gold in pairs])
     np.testing.assert_array_equal(found.scores, wanted)
     assert found.weights == (0.0, 4.0)
     np.testing.assert_allclose(found.means, wanted.mean(1))
@@ -91,7 +104,7 @@ def test_without_unlabelled_sentences_all_weights_are_the_supervised_model():
 
 
 @pytest.mark.parametrize("weights", [(1.0, 0.5, 0.0), [0.0, 0.5, 1.0], np.array([0.5, 5.0, 0.1])])
-def test_of_equals_the_smallest_is_best(weights):
+def test_of_equals_the_smallest_is_best(weights, unchecked):
     found = choose(weights=weights, scoring="accuracy")
     assert found.best == 0.5
     assert found.weights == tuple(weights)
@@ -102,21 +115,26 @@ def test_scores_by_name_and_by_function():
     accuracy = choose(weights=(0.0, 1.0), scoring="accuracy")
     by_function = choose(weights=(0.0, 1.0), scoring=lambda gold, got: token_accuracy(gold, got))
     np.testing.assert_array_equal(accuracy.scores, by_function.scores)
-    assert accuracy.means[0] == 7 / 16  # by hand: "b" is O in six of eight sentences, "a" in one
+    assert accuracy.means[0] == 9 / 16  # the words outside spans, by hand
     spans = choose(weights=(0.0, 1.0), scoring="span_f1")
     assert spans.means[0] == 0
     assert 0 < spans.means[1] < 1
     calls = []
     choose(weights=(0.0,), scoring=lambda gold, got: calls.append((gold, got)) or 0.0)
     assert [len(gold) for gold, _ in calls] == [4, 4]
-    assert sorted(sum((gold for gold, _ in calls), [])) == sorted(Y)
+    assert sorted(chain(*(gold for gold, _ in calls))) == sorted(Y)
+
+
+def test_derivation_and_vocabulary_are_handed_on():
+    how: Any = {"entropy_gradient": "jiao", "vocabulary": "labelled"}
+    choose(weights=(1.0,), **how)
+    assert Known.how == [{}, how] * 2
 
 
 def test_the_folds_are_drawn_by_seed():
     by_seed = [choose(weights=(1.0,), scoring="accuracy", seed=seed).scores for seed in range(6)]
-    np.testing.assert_array_equal(
-        by_seed[1], choose(weights=(1.0,), scoring="accuracy", seed=1).scores
-    )
+    again = choose(weights=(1.0,), scoring="accuracy", seed=1).scores
+    np.testing.assert_array_equal(by_seed[1], again)
     assert len({scores.tobytes() for scores in by_seed}) > 1
 
 
@@ -143,8 +161,16 @@ def test_notes_of_another_job_are_refused(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         choose(weights=(0.0, 1.0), checkpoint=file)
     before = file.read_bytes()
-    for other in ({"seed": 1}, {"folds": 4}, {"scoring": "accuracy"}, {"unlabelled": U[:1]},
-                  {"weights": (0.0, 2.0)}, {"tagger": Known(l2=3.0)}):  # fmt: skip
+    others = [
+        {"seed": 1},
+        {"folds": 4},
+        {"scoring": "accuracy"},
+        {"unlabelled": U[:1]},
+        {"weights": (0.0, 2.0)},
+        {"vocabulary": "labelled"},
+        {"tagger": Known(l2=3.0)},
+    ]
+    for other in others:
         with pytest.raises(ValueError, match="notes: expected notes of this very job"):
             choose(**{"weights": (0.0, 1.0), **other}, checkpoint=file)
         assert file.read_bytes() == before
@@ -171,14 +197,9 @@ def test_notes_of_another_job_are_refused(tmp_path):
         ({"checkpoint": 5}, "checkpoint: expected a path or None"),
     ],
 )
-def test_bad_arguments_are_refused_before_anything_is_trained(options, message):
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)  # the library's own words
-    try:
-        with pytest.raises(ValueError, match=message):
-            choose(**options)
-    finally:
-        jaxtyping.config.update("jaxtyping_disable", before)
+def test_bad_arguments_are_refused_before_anything_is_trained(options, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        choose(**options)
     assert not Known.trainings
 
 
