@@ -33,6 +33,12 @@ from jaxseq.learn._entropy_regularisation import (
 from jaxseq.learn._entropy_regularisation import (
     entropy_regularised_loss as entropy_regularised_loss,
 )
+from jaxseq.learn._hmm_path import HMM_SETTINGS as HMM_SETTINGS
+from jaxseq.learn._hmm_path import HMMPath as HMMPath
+from jaxseq.learn._hmm_path import has_turned as has_turned
+from jaxseq.learn._hmm_path import hmm_path as hmm_path
+from jaxseq.learn._hmm_path import label_entropy as label_entropy
+from jaxseq.learn._hmm_problem import homotopy_problem as homotopy_problem
 from jaxseq.learn._lbfgs import Outcome as Outcome
 from jaxseq.learn._lbfgs import Settings as Settings
 from jaxseq.learn._lbfgs import State as State

@@ -111,7 +111,7 @@ def test_different_numbers_of_shards_give_the_same():
         )(point)
         for a, b in ((1, 2), (2, 1))
     ]
-    same(*results)
+    same(results[0], results[1])
 
 
 def test_the_weight_may_change_between_calls():

@@ -77,6 +77,8 @@ def test_it_is_a_plain_loop():
                                 for where in (train, test) for part in (X, Y))  # fmt: skip
         plain = tagger().fit(x, y)
         more = tagger().fit(x, y, unlabelled=U, entropy_weight=4.0, warm_start_from=plain)
+        assert more.model_.weights.dtype == np.float32
+        assert more.loss_ > plain.loss_  # the entropy is added
         for row, one in enumerate((plain, more)):
             pairs = zip(chain(*one.predict(x_test)), chain(*y_test))
             wanted[row, fold] = np.mean([got == gold for got, gold in pairs])

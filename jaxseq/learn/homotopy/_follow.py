@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from jaxseq.learn._interrupts import interrupts_deferred
 from jaxseq.learn._progress import progress_bar
@@ -21,7 +20,7 @@ from jaxseq.learn.homotopy._path import (
     extend,
     first_point,
 )
-from jaxseq.learn.homotopy._problem import Problem
+from jaxseq.learn.homotopy._problem import Problem, flat_map, unraveller
 from jaxseq.learn.homotopy._settings import Settings, check_settings
 from jaxseq.learn.homotopy._solver import Correction, Solver, Tangent, angle_between
 from jaxseq.learn.homotopy._step_length import judge
@@ -106,14 +105,14 @@ def _why_stop(path: Path, settings: Settings) -> Outcome | None:
 
 def _begin(solver: Solver) -> Path:
     """The path that is only its point at λ = 0, where c is the solution."""
-    constant, unravel = ravel_pytree(solver.problem.constant)
-    point = np.append(np.asarray(constant), np.zeros(1, solver.problem.dtype))
+    point = np.append(np.asarray(flat_map(solver.problem)[0]), np.zeros(1, solver.problem.dtype))
     upwards = np.zeros_like(point)
     upwards[-1] = 1
     tangent = solver.tangent(point, upwards)
     if not (math.isfinite(tangent.residual) and np.isfinite(tangent.direction).all()):
         raise ValueError("expect: expected finite values and slopes at the constant, got others")
-    return first_point(_measure(solver, point, tangent, 0.0), solver.settings.step, unravel)
+    new = _measure(solver, point, tangent, 0.0)
+    return first_point(new, solver.settings.step, unraveller(solver.problem))
 
 
 def _measure(solver: Solver, point: np.ndarray, tangent: Tangent, step: float) -> NewPoint:

@@ -58,9 +58,9 @@ class Path(NamedTuple):
     """A path of fixed points, p of them (the first at λ = 0), with n unknowns.
 
     Attributes:
-        points: the points (Θ̃, λ), flat, [p, n + 1].
+        points: the points (Θ̃/σ, λ), flat, [p, n + 1], with σ the problem's scale, or 1.
         arc: arc length up to each, as a sum of chords.
-        residual: ‖EM_λ(Θ̃) − Θ̃‖ / ‖Θ̃‖ at each.
+        residual: ‖(EM_λ(Θ̃) − Θ̃)/σ‖ / ‖Θ̃/σ‖ at each.
         step: length of the step to each (0 for the first).
         slope: dλ/ds at each.
         eigenvalues: the largest eigenvalues of ∇E at each, falling, [p, k].
@@ -69,7 +69,7 @@ class Path(NamedTuple):
         next_step: the length that the next step will have.
         events: all steps that were tried.
         outcome: why it ended; None while it has not.
-        unravel: makes a pytree of a flat Θ̃.
+        unravel: makes the pytree Θ̃ of a flat Θ̃/σ.
 
     Example:
         >>> import jax.numpy as jnp
@@ -100,7 +100,7 @@ class Path(NamedTuple):
 
     @property
     def norm(self) -> np.ndarray:
-        """‖Θ̃‖ at each point."""
+        """‖Θ̃/σ‖ at each point."""
         return np.linalg.norm(self.points[:, :-1], axis=1)
 
     @property

@@ -50,6 +50,13 @@ class Problem(eqx.Module):
         structure: what is known of E.
         axes: the axis along which each leaf's multinomials lie; one number for all leaves, or one
             a leaf in the order of `jax.tree.leaves`.
+        scale: σ, positive, a pytree like c: the path is followed in the unknowns Θ̃/σ, by whose
+            length steps, angles and residuals are measured. With σ² about as large as Θ̃ itself,
+            a change of a small parameter counts by what it does to the likelihood (it is Fisher's
+            metric there), and ∇E is nearly symmetric, which Krylov methods like. None for 1.
+        linearise: of Θ̃, gives E(Θ̃) and the product with ∇E(Θ̃), both on pytrees. It is called
+            outside of compiled programs, and so may use several cores; None for
+            ``jax.linearize`` of `expect` in one compiled program.
 
     Example:
         >>> import jax.numpy as jnp
@@ -69,6 +76,10 @@ class Problem(eqx.Module):
     weights: Callable[[Any], tuple[Any, Any]] = eqx.field(static=True, default=linear_weights)
     structure: Structure = eqx.field(static=True, default=Structure.MULTINOMIALS)
     axes: int | tuple[int, ...] = eqx.field(static=True, default=-1)
+    scale: Any = None
+    linearise: Callable[[Any], tuple[Any, Callable[[Any], Any]]] | None = eqx.field(
+        static=True, default=None
+    )
 
     def __check_init__(self) -> None:
         leaves = jax.tree.leaves(self.constant)
@@ -76,6 +87,7 @@ class Problem(eqx.Module):
         _check_weights(self.weights)
         if isinstance(self.axes, tuple) and len(self.axes) != len(leaves):
             raise ValueError(f"axes: expected one a leaf ({len(leaves)}), got {len(self.axes)}")
+        _check_scale(self.scale, self.constant)
         got = eqx.filter_eval_shape(self.expect, self.constant)
         want = eqx.filter_eval_shape(lambda tree: tree, self.constant)
         if not eqx.tree_equal(got, want):
@@ -112,6 +124,17 @@ def _check_constant(leaves: list, structure: Structure) -> None:
         if structure is Structure.MULTINOMIALS and (values < 0).any():
             least = values.min()
             raise ValueError(f"constant: expected no negative count, got {least} in leaf {number}")
+
+
+def _check_scale(scale: Any, constant: Any) -> None:
+    if scale is None:
+        return
+    want, got = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (constant, scale))
+    if want != got:
+        raise ValueError(f"scale: expected the constant's shapes, {want}, got {got}")
+    for number, leaf in enumerate(jax.tree.leaves(scale)):
+        if not ((np.asarray(leaf) > 0) & np.isfinite(leaf)).all():
+            raise ValueError(f"scale: expected positive numbers, got others in leaf {number}")
 
 
 def _check_weights(weights: Callable) -> None:
@@ -159,10 +182,23 @@ class _PartlyFrozen(eqx.Module):
         return eqx.filter(self.expect(eqx.combine(free, self.fixed)), self.is_free)
 
 
+def flat_scale(problem: Problem) -> Array | float:
+    """σ as a vector, or 1."""
+    return 1.0 if problem.scale is None else ravel_pytree(problem.scale)[0]
+
+
+def unraveller(problem: Problem) -> Callable[[Any], Any]:
+    """The function that makes a pytree Θ̃ of the flat unknowns Θ̃/σ."""
+    _, unravel = ravel_pytree(problem.constant)
+    scale = flat_scale(problem)
+    return lambda theta: unravel(theta * scale)
+
+
 def flat_map(problem: Problem) -> tuple[Array, Callable[[Array], Array]]:
-    """The constant c and the map E, on vectors."""
-    constant, unravel = ravel_pytree(problem.constant)
-    return constant, lambda theta: ravel_pytree(problem.expect(unravel(theta)))[0]
+    """The constant c and the map E, on vectors of the unknowns Θ̃/σ."""
+    scale, make_tree = flat_scale(problem), unraveller(problem)
+    constant = ravel_pytree(problem.constant)[0] / scale
+    return constant, lambda theta: ravel_pytree(problem.expect(make_tree(theta)))[0] / scale
 
 
 def keep_positive(problem: Problem, before: np.ndarray, after: np.ndarray) -> np.ndarray:
@@ -175,7 +211,7 @@ def keep_positive(problem: Problem, before: np.ndarray, after: np.ndarray) -> np
     """
     if problem.structure is not Structure.MULTINOMIALS:
         return after
-    constant = np.asarray(ravel_pytree(problem.constant)[0])
+    constant = np.asarray(flat_map(problem)[0])
     first, _ = problem.weights(jnp.asarray(after[-1]))
     bound = np.maximum(max(float(first), 0.0) * constant, SHRINK * before[:-1])
     return np.append(np.maximum(after[:-1], bound.astype(after.dtype)), after[-1:])

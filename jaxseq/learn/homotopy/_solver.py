@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxseq.learn.homotopy._bordered import Solved, solve_dense, solve_matrix_free
+from jaxseq.learn.homotopy._host import solve_on_host
 from jaxseq.learn.homotopy._problem import Problem, keep_positive
 from jaxseq.learn.homotopy._settings import Jacobian, Predictor, Settings
 from jaxseq.learn.homotopy._spectrum import leading_eigenvalues
@@ -55,6 +56,18 @@ class Solver(NamedTuple):
         bound, wanted = jnp.asarray(enough, dtype), jnp.asarray(newton)
         if settings.jacobian is Jacobian.DENSE:
             return solve_dense(self.problem, at, normal, through, wanted, bound)
+        if self.problem.linearise is not None:
+            return solve_on_host(
+                self.problem,
+                np.asarray(at),
+                np.asarray(normal),
+                np.asarray(through),
+                newton,
+                enough,
+                tolerance,
+                settings.krylov_size,
+                settings.krylov_restarts,
+            )
         return solve_matrix_free(
             self.problem,
             at,

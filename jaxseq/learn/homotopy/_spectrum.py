@@ -23,7 +23,11 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from jaxseq.learn.homotopy._bordered import dense_jacobian
-from jaxseq.learn.homotopy._problem import Problem, Structure, flat_map
+from jaxseq.learn.homotopy._host import lanczos_on_host, linearise_flat
+from jaxseq.learn.homotopy._problem import Problem, Structure, flat_map, flat_scale
+
+ACCURACY = 1e-5
+"""Relative error of an eigenvalue at which Lanczos's method may end early."""
 
 
 class Spectrum(NamedTuple):
@@ -85,7 +89,8 @@ def _scalings(problem: Problem, theta: Array) -> tuple[Callable, Callable]:
     if problem.structure is Structure.SYMMETRIC:
         return (lambda v: v), (lambda v: v)
     _, unravel = ravel_pytree(problem.constant)
-    tilde = unravel(theta)
+    scale = flat_scale(problem)
+    tilde = unravel(theta * scale)
     leaves, tree = jax.tree.flatten(tilde)
     roots = [jnp.sqrt(leaf) for leaf in leaves]
     sums = [leaf.sum(axis, keepdims=True) for leaf, axis in zip(leaves, problem.leaf_axes())]
@@ -97,10 +102,10 @@ def _scalings(problem: Problem, theta: Array) -> tuple[Callable, Callable]:
 
     def after(vector: Array) -> Array:
         parts = project(jax.tree.leaves(unravel(vector)))
-        return ravel_pytree(tree.unflatten([r * v for r, v in zip(roots, parts)]))[0]
+        return ravel_pytree(tree.unflatten([r * v for r, v in zip(roots, parts)]))[0] / scale
 
     def before(vector: Array) -> Array:
-        parts = jax.tree.leaves(unravel(vector))
+        parts = jax.tree.leaves(unravel(vector * scale))
         scaled = [jnp.where(r > 0, v / jnp.where(r > 0, r, 1.0), 0.0) for r, v in zip(roots, parts)]
         return ravel_pytree(tree.unflatten(project(scaled)))[0]
 
@@ -117,6 +122,18 @@ def symmetrised(problem: Problem, theta: Float[Array, " n"]) -> Callable[[Array]
 @eqx.filter_jit
 def _leading(problem: Problem, theta: Array, start: Array, steps: int) -> tuple[Array, Array]:
     return lanczos(symmetrised(problem, theta), start, steps)
+
+
+def _leading_on_host(
+    problem: Problem, theta: np.ndarray, start: np.ndarray, steps: int, count: int
+) -> Spectrum:
+    product = linearise_flat(problem, theta).product
+    after, before = _scalings(problem, jnp.asarray(theta))
+
+    def times(vector: np.ndarray) -> np.ndarray:
+        return np.asarray(before(jnp.asarray(product(np.asarray(after(jnp.asarray(vector)))))))
+
+    return Spectrum(*lanczos_on_host(times, start, steps, count, ACCURACY))
 
 
 def leading_eigenvalues(
@@ -151,5 +168,7 @@ def leading_eigenvalues(
     random = np.random.default_rng(0).standard_normal(theta.size)
     start = jnp.asarray(random, problem.dtype)
     steps = min(max(steps, count), theta.size)
+    if problem.linearise is not None:
+        return _leading_on_host(problem, np.asarray(theta), np.asarray(start), steps, count)
     values, errors = _leading(problem, jnp.asarray(theta), start, steps)
     return Spectrum(np.asarray(values)[:count], np.asarray(errors)[:count])

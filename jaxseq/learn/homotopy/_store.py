@@ -7,11 +7,10 @@ import os
 
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from jaxseq.learn._checkpoint import load_checkpoint, save_checkpoint
 from jaxseq.learn.homotopy._path import Event, Outcome, Path, StepOutcome
-from jaxseq.learn.homotopy._problem import Problem
+from jaxseq.learn.homotopy._problem import Problem, flat_map, unraveller
 from jaxseq.learn.homotopy._settings import Settings
 
 ARRAYS = ("points", "eigenvalues", "tangent")
@@ -63,7 +62,7 @@ def load_path(file: str | os.PathLike[str], problem: Problem, settings: Settings
         next_step=extra["next_step"],
         events=tuple(Event(StepOutcome[name], *rest) for name, *rest in extra["events"]),
         outcome=None if extra["outcome"] is None else Outcome[extra["outcome"]],
-        unravel=ravel_pytree(problem.constant)[1],
+        unravel=unraveller(problem),
     )
 
 
@@ -84,8 +83,8 @@ def _about(problem: Problem, settings: Settings) -> str:
     The map E itself cannot be compared; its values at c stand for it, rounded as sums may be
     taken in another order on another day.
     """
-    constant = np.asarray(ravel_pytree(problem.constant)[0])
-    expected = np.asarray(ravel_pytree(problem.expect(problem.constant))[0])
+    flat, expect = flat_map(problem)
+    constant, expected = np.asarray(flat), np.asarray(expect(flat))
     rounded = [f"{np.linalg.norm(expected):.5g}", f"{np.linalg.norm(expected - constant):.5g}"]
     middle = [f"{float(weight):.5g}" for weight in problem.weights(jnp.asarray(0.5))]
     chosen = {k: str(v) for k, v in settings._asdict().items() if k not in LIMITS}

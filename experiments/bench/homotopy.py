@@ -1,0 +1,298 @@
+"""Homotopy for HMMs on citations: E-step, Jacobian and whole path, against their neighbours."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxseq
+from experiments.bench._citations import LABELLED, UNLABELLED, Citations, double_precision
+from experiments.bench._report import Report
+from experiments.bench._timing import best_seconds
+from jaxseq.learn import (
+    Smoothing,
+    WordCorpus,
+    WordShard,
+    expected_counts,
+    known_counts,
+    linearise_mean_counts,
+    mean_counts,
+    published_jacobian,
+    shard_tally,
+    word_corpus,
+)
+from jaxseq.learn.homotopy import Path as HomotopyPath
+from jaxseq.learn.homotopy import Problem, follow_path, freeze
+from jaxseq.models import Multinomials
+
+ROUNDS = 15
+PRODUCTS = 30
+"""With the Jacobian, that one tangent of the path takes at most, as a rule."""
+
+DENSE_SIZES = (50, 100, 200, 400, UNLABELLED)
+DENSE_SECONDS = 60.0
+"""The published route is not tried on a size for which it is foreseen to take longer."""
+
+ALL_UNLABELLED = 5000
+"""As many as the paper had; what is measured is extrapolated to them."""
+
+
+def run(report: Report, out: Path) -> None:
+    """All figures of ``python -m experiments bench homotopy``."""
+    if not (Path(os.environ.get("JAXSEQ_DATA", "")) / "citations").is_dir():
+        needs = "corpora, by JAXSEQ_DATA"
+        report.figure("Jacobian–vector product / E-step", None, at_most=4, needs=needs)
+        return
+    with double_precision():
+        citations = Citations(Path(os.environ["JAXSEQ_DATA"]))
+        _products(report, citations)
+        _against_hmmlearn(report, citations)
+        _against_dynamax(report, citations)
+        _whole_path(report, citations)
+        _against_the_published_route(report, citations)
+
+
+def _direction(like: Multinomials) -> Multinomials:
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda family: jnp.asarray(rng.normal(size=family.shape)) * family, like)
+
+
+# ------------------------------------------------------------------------- E-step, product
+
+
+@jax.jit
+def _shard_jvp(point: Multinomials, move: Multinomials, shard: WordShard) -> Any:
+    return jax.jvp(lambda p: shard_tally(p, shard, "scaled").counts, (point,), (move,))
+
+
+def _products(report: Report, citations: Citations) -> None:
+    """A product with the Jacobian, by itself and of those that share a linearisation."""
+    point, corpus = citations.point, citations.unlabelled
+    move = _direction(point)
+    product = linearise_mean_counts(point, corpus)[1]
+    one_shard = partial(_shard_jvp, point, move)
+    runs: dict[str, Callable[[], Any]] = {
+        "E-step": lambda: expected_counts(point, corpus),
+        "jvp": lambda: jaxseq.map_on_cores(one_shard, corpus.shards),
+        "linearise": lambda: linearise_mean_counts(point, corpus)[0],
+        "product": lambda: product(move),
+    }
+    seconds = best_seconds(runs, rounds=ROUNDS)
+    measured_on = {**citations.measured_on(), "seconds": seconds}
+    for name, title in {
+        "jvp": "Jacobian–vector product with the expected counts (jvp) / E-step",
+        "product": "Jacobian–vector product after linearising / E-step",
+    }.items():
+        report.figure(title, seconds[name] / seconds["E-step"], at_most=4, **measured_on)
+    ratio = seconds["linearise"] / seconds["E-step"]
+    report.figure("linearising the E-step / E-step", ratio, **measured_on)
+
+
+# ------------------------------------------------------------------------------ neighbours
+
+
+def _against_hmmlearn(report: Report, citations: Citations) -> None:
+    """One iteration of its ``fit``, an E-step and next to nothing else, by both its lattices."""
+    metric = "E-step: hmmlearn / jaxseq"
+    try:  # by name: the extra is for these figures, and no type checker should ask for it
+        CategoricalHMM = importlib.import_module("hmmlearn.hmm").CategoricalHMM
+    except ImportError:
+        report.figure(metric, None, at_least=10, needs="the extra jaxseq[bench]")
+        return
+    corpus, point = citations.unlabelled, citations.point
+    column, (initial, transition, emission) = corpus.words[:, None], map(np.asarray, point)
+    found: dict[str, float] = {}
+
+    def fit(implementation: str) -> None:
+        model = CategoricalHMM(
+            citations.labels, n_features=citations.num_words, n_iter=1, init_params="",
+            implementation=implementation,
+        )  # fmt: skip
+        model.startprob_, model.transmat_, model.emissionprob_ = initial, transition, emission.T
+        model.fit(column, corpus.lengths)
+        found[implementation] = model.monitor_.history[-1]
+
+    runs: dict[str, Callable[[], Any]] = {
+        "jaxseq": lambda: expected_counts(point, corpus),
+        "log": partial(fit, "log"),
+        "scaling": partial(fit, "scaling"),
+    }
+    seconds = best_seconds(runs, rounds=3)
+    measured_on = {**citations.measured_on(), "seconds": seconds}
+    _check_likelihood(found, expected_counts(point, corpus).log_likelihood)
+    ours = seconds["jaxseq"]
+    report.figure(metric, seconds["log"] / ours, at_least=10, lattice="log, default", **measured_on)
+    report.figure(f"{metric}, scaling", seconds["scaling"] / ours, **measured_on)
+
+
+def _check_likelihood(found: dict[str, float], expected: Any) -> None:
+    """A neighbour that computes something else is no neighbour."""
+    for name, value in found.items():
+        if not np.isclose(value, float(expected), rtol=1e-6):
+            raise ValueError(f"{name}: expected log-likelihood {float(expected)}, got {value}")
+
+
+def _against_dynamax(report: Report, citations: Citations) -> None:
+    """Its ``e_step`` on sequences of one length at a time, as it knows no padding."""
+    metric = "E-step: dynamax / jaxseq"
+    try:
+        hmms = importlib.import_module("dynamax.hidden_markov_model")
+    except ImportError:
+        report.figure(metric, None, at_least=1, needs="the extra jaxseq[bench]")
+        return
+    corpus, (initial, transition, emission) = citations.unlabelled, citations.point
+    model = hmms.CategoricalHMM(citations.labels, 1, citations.num_words)
+    parameters, _ = model.initialize(
+        initial_probs=initial, transition_matrix=transition, emission_probs=emission.T[:, None]
+    )
+    step = jax.jit(jax.vmap(model.e_step, (None, 0)))
+    smooth = jax.jit(jax.vmap(hmms.hmm_two_filter_smoother, (None, None, 0)))
+    by_length: dict[int, list[np.ndarray]] = {}
+    for words in citations.sequences:
+        by_length.setdefault(len(words), []).append(words)
+    groups = [jnp.asarray(np.stack(group)) for group in by_length.values()]
+    longest = max(by_length)
+    padded = np.stack([np.pad(x, (0, longest - len(x))) for x in citations.sequences])
+    scores = jnp.log(emission)[padded]
+    runs: dict[str, Callable[[], Any]] = {
+        "jaxseq": lambda: expected_counts(citations.point, corpus),
+        "dynamax": lambda: [step(parameters, group[..., None]) for group in groups],
+        "dynamax, padded": lambda: step(parameters, jnp.asarray(padded)[..., None]),
+        "dynamax, padded, without counts": lambda: smooth(initial, transition, scores),
+    }
+    total = sum(float(value.sum()) for _, value in runs["dynamax"]())
+    _check_likelihood({"dynamax": total}, expected_counts(citations.point, corpus).log_likelihood)
+    seconds = best_seconds(runs, rounds=3)
+    measured_on = {**citations.measured_on(), "seconds": dict(seconds)}
+    ours = seconds.pop("jaxseq")
+    bare = seconds.pop("dynamax, padded, without counts")
+    best = min(seconds, key=lambda name: seconds[name])
+    report.figure(metric, seconds[best] / ours, at_least=1, best_of=best, **measured_on)
+    report.figure(f"{metric}, its smoother alone", bare / ours, **measured_on)
+
+
+# ------------------------------------------------------------------------------ whole path
+
+
+class _MeanCounts(eqx.Module):
+    """`mean_counts` as a module, so that the corpus is an argument of compiled programs."""
+
+    shards: list[WordShard]
+    number: int = eqx.field(static=True)
+
+    def __call__(self, parameters: Multinomials) -> Multinomials:
+        parts = [shard_tally(parameters, shard, "scaled").counts for shard in self.shards]
+        return jax.tree.map(lambda *families: sum(families) / self.number, *parts)
+
+
+def _whole_path(report: Report, citations: Citations) -> None:
+    """From λ = 0 to 1 with the emissions free: compiling included, as it is needed once a path."""
+    corpus = citations.in_one_shard()
+    counts = known_counts(citations.labelled, citations.labels)
+    constant = Multinomials(
+        *((family + amount) / LABELLED for family, amount in zip(counts, Smoothing()))
+    )
+    is_free = Multinomials(False, False, True)  # pyright: ignore[reportArgumentType]
+    expect, free = freeze(
+        _MeanCounts(corpus.shards, corpus.num_sequences), constant, citations.point, is_free
+    )
+    started = time.perf_counter()
+    path = follow_path(Problem(expect, free, axes=0))
+    seconds = time.perf_counter() - started
+    assert path.outcome is not None
+    report.figure(
+        "whole path, seconds",
+        seconds if path.lam[-1] == 1 else None,
+        at_most=180,
+        **citations.measured_on(),
+        labelled=LABELLED,
+        outcome=path.outcome.value,
+        points=len(path.lam),
+        turns=int((np.diff(path.direction) != 0).sum()),
+        free="emissions",
+    )
+    worst = _worst_residual(path, citations, corpus, constant)
+    report.figure(
+        "largest relative residual on the path, by log space, in units of 1e-8",
+        worst / 1e-8,
+        at_most=1,
+        **citations.measured_on(),
+    )
+
+
+def _worst_residual(
+    path: HomotopyPath, citations: Citations, corpus: WordCorpus, constant: Multinomials
+) -> float:
+    """‖EM_λ(Θ̃) − Θ̃‖ / ‖Θ̃‖ anew, by lattices that cannot underflow."""
+    worst = 0.0
+    for index, lam in enumerate(path.lam):
+        tilde = path.parameters(index).emission
+        found = mean_counts(citations.point._replace(emission=tilde), corpus, method="log").emission
+        gap = (1 - lam) * constant.emission + lam * found - tilde
+        worst = max(worst, float(jnp.linalg.norm(gap) / jnp.linalg.norm(tilde)))
+    return worst
+
+
+# ------------------------------------------------------------------------- published route
+
+
+def _against_the_published_route(report: Report, citations: Citations) -> None:
+    """The dense matrix, against as many products as a tangent takes, at growing sizes.
+
+    What the paper does with the matrix next, to find its kernel, is not counted.
+    """
+    point = citations.point
+    move = _direction(point)
+    _compile_published(citations)
+    sizes: list[int] = []
+    dense: list[float] = []
+    free = 0.0
+    for number in DENSE_SIZES:
+        if len(sizes) > 1 and _foreseen(sizes, dense, number) > DENSE_SECONDS:
+            break
+        corpus = citations.first(number)
+        sizes.append(number)
+        started = time.perf_counter()
+        published_jacobian(point, corpus).block_until_ready()
+        dense.append(time.perf_counter() - started)
+        products = partial(_tangent_products, point, corpus, move)
+        free = best_seconds({"free": products}, rounds=2)["free"]
+    side = sum(family.size for family in point)
+    measured_on = {
+        **citations.measured_on(citations.first(sizes[-1])), "seconds": dict(zip(sizes, dense)),
+        "matrix_free_seconds": free, "side": side, "gigabytes": side**2 * 8 / 1e9,
+    }  # fmt: skip
+    what = f"published matrix / linearising and {PRODUCTS} products"
+    report.figure(f"{what}, largest size measured", dense[-1] / free, **measured_on)
+    far = _foreseen(sizes, dense, ALL_UNLABELLED) / (free * ALL_UNLABELLED / sizes[-1])
+    what = f"{what}, extrapolated to {ALL_UNLABELLED} references with the same words"
+    report.figure(what, far, **measured_on)
+
+
+def _compile_published(citations: Citations) -> None:
+    """Every length beforehand: compiling is no part of the algorithm."""
+    by_length = {len(words): words for words in citations.sequences}
+    published_jacobian(citations.point, word_corpus(list(by_length.values()), citations.num_words))
+
+
+def _tangent_products(point: Multinomials, corpus: WordCorpus, move: Multinomials) -> Any:
+    _, product = linearise_mean_counts(point, corpus)
+    for _ in range(PRODUCTS):
+        move = product(move)
+    return move
+
+
+def _foreseen(sizes: list[int], seconds: list[float], number: int) -> float:
+    """By a line through what was measured: the matrix costs so much, and each sequence so much."""
+    slope, start = np.polyfit(sizes, seconds, 1)
+    return float(start + slope * number)

@@ -1,0 +1,172 @@
+"""EM between labelled and unlabelled sequences as a problem for homotopy continuation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxseq.learn._counts import (
+    FAMILIES,
+    add_up,
+    check_families,
+    known_counts,
+    mean_counts,
+    number_of,
+)
+from jaxseq.learn._em_corpus import WordCorpus, WordShard
+from jaxseq.learn._em_jacobian import linearise_mean_counts
+from jaxseq.learn._em_lattice import shard_tally
+from jaxseq.learn._em_operator import Smoothing
+from jaxseq.learn.homotopy import Problem, freeze, linear_weights
+from jaxseq.models._hmm import EVENT_AXES, Multinomials
+
+
+def homotopy_problem(
+    labelled: WordCorpus,
+    unlabelled: WordCorpus,
+    *,
+    smoothing: Smoothing = Smoothing(),  # noqa: B008 - an immutable tuple
+    frozen: tuple[str, ...] = (),
+    weights: Callable[[Any], tuple[Any, Any]] = linear_weights,
+    dtype: Any = None,
+) -> Problem:
+    r"""The fixed points of EM for every balance λ, for `jaxseq.learn.homotopy.follow_path`.
+
+    .. math::
+        \tilde\Theta = g_1(\lambda) \, c_L + g_2(\lambda) \, E_U(\Theta), \qquad
+        c_L = \tfrac{1}{|L|} \Big(\sum_L \mathrm{Count} + \varepsilon\Big)
+
+    As in `EMOperator`, smoothing included. Unknowns are the families that are not frozen, scaled
+    by :math:`\sigma = \sqrt{(c_L + E_U(c_L)) / 2}`: so the length of a step is about that of
+    Fisher's metric, in which rare words count as they count in the likelihood.
+
+    Args:
+        labelled: of `word_corpus`, every label known.
+        unlabelled: of `word_corpus`; products with the Jacobian run a shard a core.
+        smoothing: ε, of each family.
+        frozen: families that keep their values of λ = 0, at least one left out.
+        weights: λ ↦ (g₁, g₂) with g(0) = (1, 0) and g(1) = (0, 1), differentiable by JAX.
+        dtype: of the unknowns; JAX's default float if None.
+
+    Returns:
+        A `Problem` on `Multinomials` with None for the families that are frozen.
+
+    Raises:
+        ValueError: when a side has no sequence, a label is not known, sizes do not fit, or all
+            families are frozen.
+
+    Cost: O(N) for counting, and an E-step on the unlabelled sequences.
+
+    Example:
+        >>> from jaxseq.learn import word_corpus
+        >>> known = word_corpus([[0, 1], [1]], 2, labels=[[0, 1], [1]], num_labels=2)
+        >>> problem = homotopy_problem(known, word_corpus([[0, 0]], 2), frozen=("initial",))
+        >>> problem.size, problem.constant.initial
+        (8, None)
+
+    References:
+        Haffari & Sarkar 2008, equations 5–7; section 3.3 for frozen families.
+    """
+    check_families("frozen", frozen)
+    if set(frozen) == set(FAMILIES):
+        raise ValueError(f"frozen: expected a family to be left out, got {', '.join(frozen)}")
+    constant = smoothed_means(labelled, smoothing, dtype)
+    is_free = Multinomials(*(family not in frozen for family in FAMILIES))
+    expected = mean_counts(constant, unlabelled)
+    scale = Multinomials(
+        *(
+            _root_of_mean(c, e) if free else None
+            for c, e, free in zip(constant, expected, is_free)
+        )
+    )  # fmt: skip
+    traced = _MeanCounts(unlabelled.shards, unlabelled.num_sequences)
+    expect, moving = freeze(traced, constant, constant, is_free)
+    return Problem(
+        expect,
+        moving,
+        weights=weights,
+        axes=tuple(axis for axis, free in zip(EVENT_AXES, is_free) if free),
+        scale=scale,
+        linearise=Linearisation(constant, unlabelled, frozen),
+    )
+
+
+def smoothed_means(labelled: WordCorpus, smoothing: Smoothing, dtype: Any = None) -> Multinomials:
+    """c: smoothed counts of completely labelled sequences, divided by their number.
+
+    Example:
+        >>> from jaxseq.learn import word_corpus
+        >>> known = word_corpus([[0, 1], [1]], 2, labels=[[0, 1], [1]], num_labels=2)
+        >>> smoothed_means(known, Smoothing(0, 0, 0)).emission.tolist()
+        [[0.5, 0.0], [0.0, 1.0]]
+    """
+    number = number_of(labelled)
+    if not labelled.is_labelled or labelled.num_labels is None:
+        missing = int((labelled.labels < 0).sum())
+        raise ValueError(
+            f"labelled: expected a label for each of {labelled.num_tokens} tokens, got "
+            f"{missing} without; the counts of the labelled side must not depend on the model"
+        )
+    for family, amount in zip(FAMILIES, smoothing):
+        if not 0 <= amount < np.inf:
+            raise ValueError(f"smoothing.{family}: expected a number ≥ 0, got {amount}")
+    known = known_counts(labelled, labelled.num_labels, dtype)
+    return Multinomials(*((family + e) / number for family, e in zip(known, smoothing)))
+
+
+def _root_of_mean(constant: Any, expected: Any) -> Any:
+    mean = (constant + expected) / 2
+    return jnp.where(mean > 0, jnp.sqrt(mean), 1)
+
+
+class _MeanCounts(eqx.Module):
+    """`mean_counts` of a corpus, whose arrays compiled programs are passed."""
+
+    shards: list[WordShard]
+    number: int = eqx.field(static=True)
+
+    def __call__(self, parameters: Multinomials) -> Multinomials:
+        counts = add_up([shard_tally(parameters, shard).counts for shard in self.shards])
+        return jax.tree.map(lambda family: family / self.number, counts)
+
+
+class Linearisation:
+    """E and the product with ∇E at a point, on all cores; the last point's are remembered.
+
+    Newton's method ends at a point at which the tangent is wanted next.
+    """
+
+    def __init__(self, constant: Multinomials, unlabelled: WordCorpus, frozen: tuple[str, ...]):
+        self._constant, self._unlabelled, self._frozen = constant, unlabelled, frozen
+        self._free = tuple(family for family in FAMILIES if family not in frozen)
+        self._point: np.ndarray | None = None
+        self._found: tuple[Multinomials, Callable[[Multinomials], Multinomials]] | None = None
+        self.points = self.products = 0
+
+    def __call__(self, moving: Multinomials) -> tuple[Multinomials, Callable]:
+        point = np.concatenate([np.asarray(getattr(moving, name)).ravel() for name in self._free])
+        if self._found is None or not np.array_equal(self._point, point):
+            mean, product = linearise_mean_counts(
+                self._fill(moving), self._unlabelled, frozen=self._frozen
+            )
+
+            def times(tangent: Multinomials) -> Multinomials:
+                self.products += 1
+                return self._drop(product(self._fill(tangent)))
+
+            self.points += 1
+            self._point, self._found = point, (self._drop(mean), times)
+        return self._found
+
+    def _fill(self, moving: Multinomials) -> Multinomials:
+        held = {name: getattr(self._constant, name) for name in self._frozen}
+        return moving._replace(**held)
+
+    def _drop(self, counts: Any) -> Multinomials:
+        found = counts if isinstance(counts, dict) else counts._asdict()
+        return Multinomials(*(found[name] if name in self._free else None for name in FAMILIES))
