@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from jaxseq.learn import Smoothing
@@ -47,7 +47,7 @@ class Setting:
     unknown_below: int = 5
     vocabulary: Literal["all", "labelled"] = "all"
     normalise: Normalisation = "none"
-    smoothing: Smoothing = Smoothing()
+    smoothing: Smoothing = field(default_factory=Smoothing)
     pool: Literal["first", "any"] = "first"
     frozen: tuple[str, ...] = ("initial", "transition")
 

@@ -130,7 +130,7 @@ class Task:
         for decoding in DECODINGS:
             numbers = decode(model, self._test_words, decoding)
             labels = [[self.classes[number] for number in sentence] for sentence in numbers]
-            spans = span_scores(_as_tags(gold), _as_tags(labels)).micro
+            spans = span_scores(_as_tags(gold), _as_tags(labels)).overall
             found[decoding] = {
                 "accuracy": token_accuracy(gold, labels),
                 "precision": spans.precision,

@@ -49,7 +49,8 @@ class EntropyWeights:
     def best(self) -> float:
         """The weight with the best mean; the smallest, where several have it."""
         order = np.argsort(self.weights, kind="stable")
-        return self.weights[int(order[np.argmax(self.means[order])])]
+        means = np.where(np.isnan(self.means), -np.inf, self.means)
+        return self.weights[int(order[np.argmax(means[order])])]
 
 
 def choose_entropy_weight(
@@ -107,7 +108,7 @@ def choose_entropy_weight(
         raise ValueError(f"y: expected labels for {len(X)} sentences, got {len(y)}")
     if folds > len(X):
         raise ValueError(f"folds: expected at most one a sentence, {len(X)}, got {folds}")
-    about = (settings_of(tagger), gammas, int(folds), repr(scoring), int(seed), vocabulary)
+    about = (settings_of(tagger), gammas, int(folds), _name_of(scoring), int(seed), vocabulary)
     notes = Notes(checkpoint, (about, X, y, others))
     known: dict[str, float] = notes.load() or {}
     how = {"entropy_gradient": entropy_gradient, "vocabulary": vocabulary}
@@ -180,6 +181,12 @@ def _scoring(scoring: Any) -> Scoring:
             f"scoring: expected one of {list(SCORINGS)} or a function, got {scoring!r}"
         )
     return SCORINGS[scoring]
+
+
+def _name_of(scoring: Any) -> str:
+    """The same in every process."""
+    name = getattr(scoring, "__qualname__", None)
+    return repr(scoring) if name is None else f"{scoring.__module__}.{name}"
 
 
 def _pick(items: list[Any], chosen: np.ndarray) -> list[Any]:

@@ -75,7 +75,7 @@ def search(
     zeros = spread.zeros(problem.edge_attributes, plan.dtype)
     warm = start is not None
     begin = zeros if start is None else _as_type(start, plan.dtype)
-    keeper = Keeper(plan.checkpoint, fingerprint(problem, plan, begin, term))
+    keeper = Keeper(plan.checkpoint, fingerprint(problem, plan, begin, term, warm))
     run = _search_all_at_once if plan.algorithm == "lbfgs" else _search_by_batches
     return run(problem, plan, begin, spread, term, warm, keeper)
 
@@ -158,7 +158,7 @@ def _descend_in(
 
     def watch(state: _lbfgs.State) -> bool:
         watching.tick(before.iterations + state.iteration, state.values[-1])
-        if state.iteration % plan.checkpoint_every == 0:
+        if (before.iterations + state.iteration) % plan.checkpoint_every == 0:
             keeper.keep(state, part.stage, before)
         return watching.pressed()
 

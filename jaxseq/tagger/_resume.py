@@ -53,8 +53,13 @@ class Keeper:
         return next((stage for stage in range(stages) if found == self._name(stage)), 0)
 
     def resumed(self, begun: Any, stage: int) -> tuple[Any, Before | None]:
-        """The state on disk, and what was done before its stage; else the one given, and None."""
+        """The state on disk, and what was done before its stage; else the one given, and None.
+
+        A file of an earlier stage of the same search is over, and only waits to be replaced.
+        """
         if self._path is None or not self._path.exists():
+            return begun, None
+        if read_about(self._path) in [self._name(earlier) for earlier in range(stage)]:
             return begun, None
         tree, extra = load_checkpoint(self._path, _arrays_of(begun), self._name(stage))
         before = Before(*extra.pop("before"))
@@ -72,12 +77,12 @@ class Keeper:
     def finish(
         self, outcome: Outcome, state: Any | None, stage: int, before: Before, last: bool
     ) -> None:
-        """A stage that is over leaves nothing; one that was interrupted, or the last one if it was
-        cut short, does."""
+        """A search that is over leaves nothing. One that was interrupted or cut short does, and so
+        does a stage that others follow: to go on from its end is to begin the next."""
         if self._path is None:
             return
-        cut_short = outcome is Outcome.MAX_ITERATIONS and last
-        if not cut_short and outcome is not Outcome.INTERRUPTED:
+        goes_on = not last or outcome in (Outcome.INTERRUPTED, Outcome.MAX_ITERATIONS)
+        if not goes_on:
             self._path.unlink(missing_ok=True)
         elif state is not None:
             self.keep(state, stage, before)
@@ -88,18 +93,29 @@ def _arrays_of(state: Any) -> dict[str, Any]:
     return {name: getattr(state, name) for name in names if hasattr(state, name)}
 
 
-def fingerprint(problem: Problem, plan: Plan, start: Parameters, term: EntropyTerm | None) -> str:
-    """Says which search this is: a hash of the data, the settings and the starting point."""
+def fingerprint(
+    problem: Problem, plan: Plan, start: Parameters, term: EntropyTerm, warm: bool
+) -> str:
+    """Says which search this is: a hash of the data, the settings and the starting point.
+
+    A search in one stage may be taken further by more iterations; with several stages, that would
+    be another search from the first of them on.
+    """
     settings = plan.settings._replace(max_iterations=0)
     parts: list[Any] = [problem.classes, problem.attributes, problem.transitions]
     parts += [plan.weights, plan.algorithm, settings, plan.l2, plan.batch_size, plan.cores]
     if plan.algorithm != "lbfgs":
         parts += [plan.epochs, plan.learning_rate, plan.seed]
     features = [problem.features]
-    if term is not None and problem.unlabelled is not None:
+    if problem.unlabelled is not None:
         features.append(problem.unlabelled)
-        weights = term.pieces(plan.settings.max_iterations)
-        parts += [term.gradient, weights if callable(term.weight) else term.weight]
+        # Steps that will be made for sure: a schedule need not be defined at others.
+        weights = (
+            term.pieces(plan.settings.max_iterations)
+            if plan.algorithm == "lbfgs"
+            else [term.at(step) for step in range(plan.epochs)]
+        )
+        parts += [term.gradient, weights, warm, plan.settings.max_iterations]
     digest = hashlib.sha256(repr(parts).encode())
     arrays: list[Any] = [problem.labels.gold, problem.labels.allowed, problem.sentence_weights]
     for each in features:

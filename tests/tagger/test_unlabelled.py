@@ -1,96 +1,36 @@
-"""Training with unlabelled sentences, against every labelling in float64; its checkpoints."""
+"""Training with unlabelled sentences, against every labelling in float64."""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable
-from functools import cache
 from types import SimpleNamespace
-from typing import Any
 
 import jax
-import jaxtyping
 import numpy as np
-import optax
 import pytest
 
 import jaxseq
 from jaxseq.learn import EncodedLabels, lay_out
-from jaxseq.learn._checkpoint import read_about
 from jaxseq.learn._corpus import ShardMaker
-from jaxseq.learn._objective import Objective
 from jaxseq.tagger import _fit
 from jaxseq.text import DictExtractor
-from tests.tagger.test_checkpoint import saved_bytes
-from tests.tagger.toys import (
-    attributes_of,
-    log_sum,
-    negative_log_likelihood,
-    path_scores,
-    squares,
-    toy_corpus,
+from tests.tagger.semi_toys import (
+    L2,
+    MANY,
+    ONE_ROW,
+    PARTIAL,
+    U,
+    X,
+    Y,
+    entropy,
+    in_attributes,
+    models_agree,
+    objective,
+    supervised,
+    tagger,
+    with_unlabelled,
 )
-
-X, Y = toy_corpus(0)
-U, _ = toy_corpus(1)
-PARTIAL: list[list[Any]] = [[None if t == 1 else label for t, label in enumerate(y)] for y in Y]
-PARTIAL[0][2] = {"A", "C"}
-L2 = 0.3
-
-# Rows of 128 words: three batches and four.
-MANY: dict[str, Any] = {"X": X * 9, "y": Y * 9, "unlabelled": U * 18}
-ONE_ROW: dict[str, Any] = {"algorithm": "sgd", "l2": 9 * L2, "batch_size": 1}
-
-
-@pytest.fixture
-def unchecked():
-    """The library's own words, not those of a type checker."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
-
-
-def tagger(**params):
-    given = {"cores": 1, "l2": L2, "weights": "dense", "progress": False, "dtype": "float64"}
-    return jaxseq.CRFTagger(**{**given, **params})
-
-
-@cache
-def supervised():
-    return tagger().fit(X, Y)
-
-
-@cache
-def with_unlabelled(gamma: float, derivation="mann"):
-    return tagger().fit(X, Y, unlabelled=U, entropy_weight=gamma, entropy_gradient=derivation)
-
-
-def in_attributes(sentences):
-    return [[attributes_of(token) for token in sentence] for sentence in sentences]
-
-
-def entropy(trained, sentences) -> float:
-    """Σ −p log p over all labellings."""
-    total = 0.0
-    for tokens in in_attributes(sentences):
-        _, scores = path_scores(trained, tokens)
-        log_p = scores[np.isfinite(scores)] - log_sum(scores)
-        total -= float((np.exp(log_p) * log_p).sum())
-    return total
-
-
-def objective(trained, gamma: float, y=None, sentences=None) -> float:
-    labels, others = Y if y is None else y, U if sentences is None else sentences
-    loss = negative_log_likelihood(trained, in_attributes(X), labels) + L2 / 2 * squares(trained)
-    return loss + gamma * entropy(trained, others)
-
-
-def models_agree(left, right, tolerance: float) -> None:
-    for name in ("weights", "transitions", "start", "stop"):
-        a, b = (np.asarray(getattr(one.model_, name)) for one in (left, right))
-        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance, err_msg=name)
-
+from tests.tagger.test_checkpoint import saved_bytes
+from tests.tagger.toys import negative_log_likelihood, path_scores, squares
 
 # ------------------------------------------------------------------------------ what is learnt
 
@@ -262,221 +202,3 @@ def test_stochastic_descent_ends_near_the_other_search():
     best = with_unlabelled(1.0).loss_
     assert objective(trained, 1.0) == pytest.approx(best, rel=0.01)
     assert objective(supervised(), 1.0) > 1.03 * best
-
-
-# ------------------------------------------------------------------------------------- schedules
-
-
-def test_a_constant_schedule_is_a_constant(tmp_path):
-    scheduled = tagger().fit(X, Y, unlabelled=U, entropy_weight=optax.constant_schedule(0.5))
-    wanted = saved_bytes(with_unlabelled(0.5), tmp_path / "a")
-    assert saved_bytes(scheduled, tmp_path / "b") == wanted
-
-
-def seen_weights(monkeypatch) -> list[float]:
-    """γ of every evaluation, as training goes on."""
-    found: list[float] = []
-    ordinary = Objective.__call__
-
-    def call(self, parameters):
-        found.append(self.entropy_weight)
-        return ordinary(self, parameters)
-
-    monkeypatch.setattr(Objective, "__call__", call)
-    return found
-
-
-def test_a_schedule_is_looked_at_every_ten_iterations(monkeypatch):
-    start = supervised()
-    found = seen_weights(monkeypatch)
-    schedule = optax.linear_schedule(0.25, 1.25, 20)
-    trained = tagger(max_iterations=34, tolerance=0.0).fit(
-        X, Y, unlabelled=U, entropy_weight=schedule, warm_start_from=start
-    )
-    assert list(dict.fromkeys(found)) == [0.25, 0.75, 1.25]
-    assert found == sorted(found)
-    assert trained.n_iter_ == 34
-    assert min(found.count(weight) for weight in (0.25, 0.75)) >= 11  # with that at the start
-
-
-def test_mini_batches_look_at_a_schedule_at_every_step(monkeypatch):
-    start = supervised()
-    found = seen_weights(monkeypatch)
-    tagger(**ONE_ROW, epochs=2).fit(
-        **MANY, entropy_weight=lambda step: step / 8, warm_start_from=start
-    )
-    assert found == [step / 8 for step in range(2 * 4)]
-
-
-@pytest.mark.parametrize(
-    "value", [-0.5, float("nan"), float("inf"), None, "1", True, [1.0, 2.0], 1j]
-)
-def test_bad_values_of_a_schedule_are_refused(value):
-    schedule: Callable[[int], Any] = lambda step: 0.5 if step < 20 else value  # noqa: E731
-    with pytest.raises(ValueError, match=r"entropy_weight: expected a schedule .* at step 20"):
-        tagger().fit(X, Y, unlabelled=U, entropy_weight=schedule)
-
-
-# ---------------------------------------------------------------------------------------- errors
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        *(
-            ({"entropy_weight": weight}, "entropy_weight: expected a")
-            for weight in (-0.1, float("nan"), float("inf"), True, "1", None, [1.0])
-        ),
-        ({"entropy_gradient": "newton"}, "entropy_gradient: expected one of .*'mann'.*'newton'"),
-        ({"entropy_gradient": ["mann"]}, "entropy_gradient: expected one of"),
-        ({"vocabulary": "some"}, "vocabulary: expected one of .* got 'some'"),
-        ({"unlabelled": "text"}, "unlabelled: expected sentences, got 'text'"),
-        ({"unlabelled": 5}, "unlabelled: expected sentences, got 5"),
-        ({"unlabelled": [*U[:2], "text"]}, "unlabelled: sentence 2: expected a list of tokens"),
-        ({"unlabelled": [["a", "word"]]}, "unlabelled: sentence 0, token 0: expected"),
-        ({"unlabelled": [U[0], [7]], "vocabulary": "labelled"}, "unlabelled: sentence 1, token 0"),
-    ],
-)
-def test_bad_arguments(options, message, unchecked):
-    with pytest.raises(ValueError, match=message):
-        tagger().fit(X, Y, **{"unlabelled": U, **options})
-
-
-@pytest.mark.parametrize("vocabulary", ["all", "labelled"])
-@pytest.mark.parametrize(
-    ("bad", "complaint"),
-    [({"word": ["a"]}, "expected a column 'pos'"), (U[0], "expected"), (5, "expected")],
-    ids=["column", "dicts", "number"],
-)
-def test_other_features_than_the_labelled_have(bad, complaint, vocabulary):
-    good = {"word": ["a", "b"], "pos": ["D", "N"]}
-    with pytest.raises(ValueError, match=rf"^unlabelled: sentence 1\b.*{complaint}"):
-        tagger(templates=["word[0]", "pos[0]"]).fit(
-            [good, good], [["P", "Q"]] * 2, unlabelled=[good, bad], vocabulary=vocabulary
-        )
-
-
-def test_complaints_about_labelled_sentences_stay_theirs():
-    with pytest.raises(ValueError, match=r"^sentence 1\b"):
-        tagger().fit([X[0], [7]], [Y[0], ["A"]], unlabelled=U)
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "message"),
-    [
-        ([], [], "X: expected at least one sentence"),
-        (X, [[None] * len(labels) for labels in Y], "y: expected at least one token with a label"),
-        ([[]], [[]], "y: expected at least one token with a label"),
-    ],
-)
-def test_no_labelled_data(x, y, message):
-    with pytest.raises(ValueError, match=message):
-        tagger().fit(x, y, unlabelled=U)
-
-
-def test_double_precision_must_be_switched_on():
-    with jax.enable_x64(False), pytest.raises(ValueError, match="dtype: expected JAX to have 64"):
-        tagger().fit(X, Y, unlabelled=U)
-
-
-# ----------------------------------------------------------------------------------- checkpoints
-
-KINDS: dict[str, tuple[dict[str, Any], Any, tuple[int, ...]]] = {
-    "lbfgs": ({"max_iterations": 12}, 0.7, (3, 12, 16)),
-    "schedule": ({"max_iterations": 14}, optax.linear_schedule(0.2, 1.0, 14), (4, 17, 26)),
-    "adamw": ({**ONE_ROW, "algorithm": "adamw", "epochs": 4}, 0.7, (2, 6)),
-}
-MOMENTS = [(kind, moment) for kind, (_, _, moments) in KINDS.items() for moment in moments]
-
-
-def kept(kind: str, **params):
-    return tagger(tolerance=0.0, checkpoint_every=2, **KINDS[kind][0], **params)
-
-
-def given(kind: str) -> dict[str, Any]:
-    data = MANY if kind == "adamw" else {"X": X, "y": Y, "unlabelled": U}
-    return {**data, "entropy_weight": KINDS[kind][1]}
-
-
-@cache
-def uninterrupted(kind: str):
-    return kept(kind).fit(**given(kind))
-
-
-@pytest.fixture
-def press_after(monkeypatch):
-    """Ctrl-C when the progress bar is told of an iteration."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def press(iteration: int, error: type[BaseException] | None = None) -> None:
-        ordinary = _fit._Watching
-
-        def watching(tick, pressed):
-            def ticking(done, value):
-                tick(done, value)
-                if done == iteration:
-                    if error is not None:
-                        raise error
-                    signal.raise_signal(signal.SIGINT)
-
-            return ordinary(ticking, pressed)
-
-        monkeypatch.setattr(_fit, "_Watching", watching)
-
-    yield press
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.parametrize(("kind", "moment"), MOMENTS)
-def test_interrupted_and_resumed_is_the_same_to_the_byte(
-    kind, moment, tmp_path, monkeypatch, press_after
-):
-    whole, file = uninterrupted(kind), tmp_path / "search"
-    press_after(moment)
-    cut = kept(kind, checkpoint=file).fit(**given(kind))
-    monkeypatch.undo()
-    assert cut.outcome_.startswith("interrupted")
-    assert cut.n_iter_ == moment
-    found = seen_weights(monkeypatch)
-    resumed = kept(kind, checkpoint=file).fit(**given(kind))
-    assert len(found) <= whole.n_evaluations_ - cut.n_evaluations_ + 1  # not from the beginning
-    assert (resumed.n_iter_, resumed.n_evaluations_) == (whole.n_iter_, whole.n_evaluations_)
-    assert resumed.loss_ == whole.loss_
-    assert saved_bytes(resumed, tmp_path / "b") == saved_bytes(whole, tmp_path / "a")
-
-
-@pytest.mark.parametrize(("moment", "stage"), [(7, 0), (17, 1)])
-def test_an_iteration_cut_short_goes_on_from_the_last_kept(
-    moment, stage, tmp_path, monkeypatch, press_after
-):
-    file = tmp_path / "search"
-    press_after(moment, KeyboardInterrupt)
-    kept("lbfgs", checkpoint=file).fit(**given("lbfgs"))
-    monkeypatch.undo()
-    assert str(read_about(file)).endswith(f"stage {stage}")
-    resumed = kept("lbfgs", checkpoint=file).fit(**given("lbfgs"))
-    models_agree(resumed, uninterrupted("lbfgs"), 0.0)
-
-
-def test_a_checkpoint_of_another_search_is_refused(tmp_path):
-    file = tmp_path / "search"
-    kept("lbfgs", checkpoint=file).fit(**given("lbfgs"))
-    before = file.read_bytes()
-    others = [
-        {"unlabelled": U, "entropy_weight": 0.8},
-        {"unlabelled": U, "entropy_weight": optax.linear_schedule(0.7, 0.0, 50)},
-        {"unlabelled": U, "entropy_weight": 0.7, "entropy_gradient": "autodiff"},
-        {"unlabelled": U[::-1], "entropy_weight": 0.7},
-        {"unlabelled": U, "entropy_weight": 0.7, "warm_start_from": supervised()},
-        {},
-    ]
-    for options in others:
-        with pytest.raises(ValueError, match="expected a checkpoint of this very search"):
-            kept("lbfgs", checkpoint=file).fit(X, Y, **options)
-        assert file.read_bytes() == before
-
-
-def test_a_search_that_is_over_leaves_no_checkpoint(tmp_path):
-    done = tagger(checkpoint=tmp_path / "search", checkpoint_every=1).fit(X, Y, unlabelled=U)
-    assert done.outcome_.startswith("converged")
-    assert not list(tmp_path.iterdir())
