@@ -40,10 +40,12 @@ from jaxseq.chain._paths import log_prob as log_prob
 from jaxseq.chain._paths import path_score as path_score
 from jaxseq.chain._sample import sample as sample
 from jaxseq.models._crf import CRF as CRF
+from jaxseq.models._hmm import HMM as HMM
 
 _LATER = {
     "CRFTagger": "jaxseq.tagger",
     "EntropyWeights": "jaxseq.tagger",
+    "HMMTagger": "jaxseq.tagger",
     "SelfTraining": "jaxseq.tagger",
     "choose_entropy_weight": "jaxseq.tagger",
     "import_crfsuite": "jaxseq.tagger",

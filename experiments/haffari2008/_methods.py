@@ -89,7 +89,7 @@ class Followed(NamedTuple):
 
     def chosen(self, rule: str) -> Trained:
         """The model that a rule chooses."""
-        selection = self.hmms.select(rule)  # pyright: ignore[reportArgumentType]
+        selection = self.hmms.select(rule)
         return Trained(selection.lam, self.hmms.model(selection.index))
 
     def residuals(self, task: Task) -> np.ndarray:

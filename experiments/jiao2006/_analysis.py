@@ -58,7 +58,7 @@ def _on_held_out(name: str, runs: Runs) -> str:
     if weight is None or 0.0 not in runs:
         return ""
     gain, none, best = against_supervised(runs, weight), runs[0.0], runs[weight]
-    verdict = "no clear difference"
+    verdict = "no clear difference" if len(best.by_seed) > 1 else "one seed only"
     if gain.t_test is not None and gain.t_test < SIGNIFICANT:
         verdict = "a clear gain" if gain.mean > 0 else "a clear loss"
     changes = [
@@ -69,7 +69,7 @@ def _on_held_out(name: str, runs: Runs) -> str:
         f"**Unlabelled {name}, tested on E:** the best γ > 0 is {weight:g}, with F "
         f"{none.mean('held_out', 'f1'):.3f} → {best.mean('held_out', 'f1'):.3f} "
         f"({', '.join(changes)}): {verdict}, {gain.mean:+.4f} ± {gain.spread:.4f} over "
-        f"{len(best.by_seed)} seeds ({_p(gain)})."
+        f"{len(best.by_seed)} draws ({_p(gain)})."
     )
 
 
@@ -160,7 +160,7 @@ def _settings(found: Mapping[str, Runs]) -> str:
     best = max(gains, key=lambda name: gains[name][1])
     better = sum(gain > 0 for _, gain in gains.values())
     return (
-        f"**Other settings:** of {len(gains)} ways to set the experiment up, {better} have a "
+        f"**Other settings:** in {better} of {len(gains)} ways to set the experiment up there is a "
         f"γ > 0 with a better F on E than γ = 0; the largest gain is {gains[best][1]:+.4f} "
         f"({best}, γ = {gains[best][0]:g})."
     )

@@ -102,6 +102,6 @@ SETTINGS = {
     "annealed": Setting("γ rises from a hundredth of itself over 60 iterations", steps=60),
     "early start": Setting("search from ten supervised iterations", supervised_iterations=10),
     "mentions × 3": Setting("labelled sentences with mentions count three times", mention_weight=3),
-    "labels × 4": Setting("four times the labelled and the unlabelled words", words=4),
+    "labels × 3": Setting("three times the labelled and the unlabelled words", words=3),
 }
 """Name → setting."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
@@ -32,8 +32,8 @@ from jaxseq.learn.homotopy import (
 )
 from jaxseq.models._hmm import HMM, Multinomials
 
-Rule = Literal["monotone", "min_eigenvalue", "max_entropy"]
-"""How a point of a path is chosen."""
+RULES = ("monotone", "min_eigenvalue", "max_entropy")
+"""By which a point of a path is chosen."""
 
 HMM_SETTINGS = Settings(
     step=0.02, max_step=2.0, tolerance=1e-9, krylov_size=100, krylov_restarts=2, eigenvalues=2
@@ -77,8 +77,8 @@ class HMMPath:
         values = [label_entropy(self.parameters(i), self.unlabelled) for i in count]
         return np.array(values) / self.unlabelled.num_sequences
 
-    def select(self, rule: Rule) -> Selection:
-        """The point that a rule chooses, with the models up to here.
+    def select(self, rule: str) -> Selection:
+        """The point that a rule chooses, among those of the path as far as it was followed.
 
         ``"monotone"``: the last before λ first turns. ``"min_eigenvalue"``: where an eigenvalue
         of g₂(λ)·∇E − I is nearest to 0. ``"max_entropy"``: where labels of the unlabelled
@@ -89,8 +89,7 @@ class HMMPath:
         if rule == "min_eigenvalue":
             return select_min_eigenvalue(self.path)
         if rule != "max_entropy":
-            known = "monotone, min_eigenvalue, max_entropy"
-            raise ValueError(f"rule: expected one of {known}, got {rule!r:.60}")
+            raise ValueError(f"rule: expected one of {', '.join(RULES)}, got {rule!r:.60}")
         index = int(self.entropies.argmax())
         why = f"the entropy there, {self.entropies[index]:.6g} nats a sequence, is the greatest"
         lam = float(self.path.lam[index])

@@ -45,7 +45,7 @@ def config():
         entropy_weights=(0.0, 1.0),
         max_iterations=4,
         folds=2,
-        gradient_sentences=2,
+        gradient_sentences=4,
         gradient_iterations=5,  # rounding errors grow with each
         settings_weights=(1.0,),
     )

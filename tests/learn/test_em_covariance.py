@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
@@ -154,10 +154,11 @@ def test_spectrum_is_real_and_not_negative(seed):
 @settings(max_examples=2)
 def test_no_eigenvalue_exceeds_1_where_em_has_converged(seed):
     """EM would leave a fixed point along such a direction; 1 itself is a ridge."""
-    corpus = make_corpus(seed)
-    found = em(HMM(*draw_weights(seed)), EMOperator(None, corpus), tolerance=0, max_iterations=400)
-    matrix = published_jacobian(mean_counts(found.parameters, corpus), corpus)
-    assert np.linalg.eigvals(matrix).real.max() <= 1 + 1e-3
+    corpus, start = make_corpus(seed), HMM(*draw_weights(seed))
+    found = em(start, EMOperator(None, corpus), tolerance=0.0, max_iterations=400)
+    here = mean_counts(found.parameters, corpus)
+    assume(np.abs(flat(mean_counts(here, corpus)) - flat(here)).max() < 1e-5)
+    assert np.linalg.eigvals(published_jacobian(here, corpus)).real.max() <= 1 + 1e-3
 
 
 def test_impossible_sequences_add_nothing():

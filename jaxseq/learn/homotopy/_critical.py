@@ -128,6 +128,7 @@ def find_critical_points(
         tolerance=base * TIGHTER if np.dtype(problem.dtype).itemsize >= 8 else base,
         linear_tolerance=min(settings.linear_tolerance, 1e-6),
         lanczos_steps=2 * settings.lanczos_steps,
+        lanczos_accuracy=min(settings.lanczos_accuracy, 1e-4),
     )
     solver = Solver(problem, tight)
     found = []

@@ -44,6 +44,8 @@ class Settings(NamedTuple):
         krylov_restarts: restarts of GMRES at most.
         eigenvalues: how many of the largest eigenvalues of ∇E to record at every point.
         lanczos_steps: products with ∇E that these may take.
+        lanczos_accuracy: a relative residual of eigenvectors with which it ends earlier, where E
+            is linearised outside of compiled programs; eigenvalues err by about its square.
 
     Example:
         >>> Settings(step=0.05).max_step
@@ -65,6 +67,7 @@ class Settings(NamedTuple):
     krylov_restarts: int = 5
     eigenvalues: int = 0
     lanczos_steps: int = 40
+    lanczos_accuracy: float = 1e-3
 
     def point_tolerance(self, dtype: np.dtype) -> float:
         """The bound on the relative residual, for numbers of a dtype."""
@@ -97,6 +100,7 @@ def check_settings(settings: Settings) -> None:
         "krylov_size": settings.krylov_size,
         "krylov_restarts": settings.krylov_restarts,
         "lanczos_steps": settings.lanczos_steps,
+        "lanczos_accuracy": settings.lanczos_accuracy,
     }
     for name in ("tolerance", "tangent_tolerance"):
         if getattr(settings, name) is not None:

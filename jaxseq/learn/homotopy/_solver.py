@@ -151,6 +151,7 @@ class Solver(NamedTuple):
             count or settings.eigenvalues,
             settings.lanczos_steps,
             settings.jacobian is Jacobian.DENSE,
+            settings.lanczos_accuracy,
         ).values
 
     def second_weight(self, lam: float) -> float:

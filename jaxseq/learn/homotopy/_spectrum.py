@@ -26,9 +26,6 @@ from jaxseq.learn.homotopy._bordered import dense_jacobian
 from jaxseq.learn.homotopy._host import lanczos_on_host, linearise_flat
 from jaxseq.learn.homotopy._problem import Problem, Structure, flat_map, flat_scale
 
-ACCURACY = 1e-5
-"""Relative error of an eigenvalue at which Lanczos's method may end early."""
-
 
 class Spectrum(NamedTuple):
     """Largest eigenvalues, falling, and a bound on the error of each."""
@@ -125,7 +122,12 @@ def _leading(problem: Problem, theta: Array, start: Array, steps: int) -> tuple[
 
 
 def _leading_on_host(
-    problem: Problem, theta: np.ndarray, start: np.ndarray, steps: int, count: int
+    problem: Problem,
+    theta: np.ndarray,
+    start: np.ndarray,
+    steps: int,
+    count: int,
+    accuracy: float,
 ) -> Spectrum:
     product = linearise_flat(problem, theta).product
     after, before = _scalings(problem, jnp.asarray(theta))
@@ -133,11 +135,16 @@ def _leading_on_host(
     def times(vector: np.ndarray) -> np.ndarray:
         return np.asarray(before(jnp.asarray(product(np.asarray(after(jnp.asarray(vector)))))))
 
-    return Spectrum(*lanczos_on_host(times, start, steps, count, ACCURACY))
+    return Spectrum(*lanczos_on_host(times, start, steps, count, accuracy))
 
 
 def leading_eigenvalues(
-    problem: Problem, theta: Float[Array, " n"], count: int, steps: int = 40, dense: bool = False
+    problem: Problem,
+    theta: Float[Array, " n"],
+    count: int,
+    steps: int = 40,
+    dense: bool = False,
+    accuracy: float = 1e-6,
 ) -> Spectrum:
     """The largest eigenvalues of ∇E at a point, by Lanczos on the symmetrised operator.
 
@@ -150,6 +157,7 @@ def leading_eigenvalues(
         count: how many eigenvalues.
         steps: products with ∇E, each of which costs as much as a Jacobian–vector product of E.
         dense: from the matrix ∇E instead: n products and O(n³).
+        accuracy: relative bound on errors at which a problem with a `linearise` of its own ends.
 
     Example:
         >>> import jax.numpy as jnp
@@ -169,6 +177,8 @@ def leading_eigenvalues(
     start = jnp.asarray(random, problem.dtype)
     steps = min(max(steps, count), theta.size)
     if problem.linearise is not None:
-        return _leading_on_host(problem, np.asarray(theta), np.asarray(start), steps, count)
+        return _leading_on_host(
+            problem, np.asarray(theta), np.asarray(start), steps, count, accuracy
+        )
     values, errors = _leading(problem, jnp.asarray(theta), start, steps)
     return Spectrum(np.asarray(values)[:count], np.asarray(errors)[:count])
