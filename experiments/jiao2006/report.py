@@ -216,7 +216,8 @@ def _settings(found: Mapping[str, Runs], reported: Iterable[Runs]) -> str:
     header = ["setting", "P, γ = 0", "R", "F", *(f"ΔF, γ = {weight:g}" for weight in weights)]
     return (
         "### What the paper leaves open\n\n"
-        f"A and B of seeds {', '.join(map(str, seeds))}{apart}, tested on E: F without unlabelled sentences, and how it changes with them. "
+        f"A and B of seeds {', '.join(map(str, seeds))}{apart}, tested on E: F without "
+        "unlabelled sentences, and how it changes with them. "
         "`python -m experiments run jiao2006` makes this table with all others.\n\n"
         + markdown_table(header, rows)
     )

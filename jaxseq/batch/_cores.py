@@ -36,9 +36,12 @@ def map_on_cores(fn: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
         [(2, 3, 4), (2, 3, 4)]
     """
     items = list(items)
+    double = jax.dtypes.canonicalize_dtype("float64") == "float64"
 
     def finish(item: Item) -> Result:
-        return jax.block_until_ready(fn(item))
+        # Settings made by a `with` block hold for the thread that made them.
+        with jax.enable_x64(double):
+            return jax.block_until_ready(fn(item))
 
     if len(items) < 2 or jax.default_backend() != "cpu":
         return jax.block_until_ready([fn(item) for item in items])

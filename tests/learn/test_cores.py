@@ -45,3 +45,11 @@ def test_results_are_trees_that_are_ready():
     found = map_on_cores(double, [jnp.full(3, float(i)) for i in range(3)])
     assert [tree["twice"].tolist() for tree in found] == [[0.0] * 3, [2.0] * 3, [4.0] * 3]
     assert all(tree["twice"].is_ready() for tree in found)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_precision_of_a_with_block_holds_on_all_cores(double):
+    with jax.enable_x64(double):
+        found = map_on_cores(jnp.asarray, [0.5, 0.25])
+    wanted = jnp.float64 if double else jnp.float32
+    assert [array.dtype for array in found] == [wanted, wanted]
