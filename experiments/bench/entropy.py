@@ -1,4 +1,9 @@
-"""Training with unlabelled sentences: what it costs, and what it gains on gene mentions."""
+"""Training with unlabelled sentences: what it costs. (What it gains is for the experiment
+``jiao2006`` to say.)
+
+All columns of the templates are summed, and all weights are learnt; `CRFTagger.fit` closes up the
+columns of absent attributes first, which speeds up both sides of a ratio alike.
+"""
 
 from __future__ import annotations
 

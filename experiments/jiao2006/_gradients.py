@@ -22,7 +22,7 @@ def compare_gradients(
 
     Args:
         tagger: its settings: float64, so that the trainings stay together to the last digits, and
-            one core, since other threads would not know that JAX has such numbers here.
+            one core, as the times are of one.
         labelled: sentences with labels.
         unlabelled: sentences without.
 

@@ -83,10 +83,12 @@ class Setting:
 
 SETTINGS = {
     "paper": Setting("as in the tables: dense weights, l2 = 1, γ at once"),
-    "l2 0.01": Setting("a wide prior", {"l2": 0.01}),
+    "l2 0.01": Setting("a very wide prior", {"l2": 0.01}),
     "l2 0.1": Setting("a wider prior", {"l2": 0.1}),
     "l2 10": Setting("a narrow prior", {"l2": 10.0}),
-    "cut-off 2": Setting("attributes that occur twice or more", {"cutoff": 2}),
+    "cut-off 2": Setting(
+        "attributes that occur twice or more in A", {"cutoff": 2}, vocabulary="labelled"
+    ),
     "spelling": Setting(
         "affixes, shapes and spellings without words", {"templates": _templates(_is_spelling)}
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ import numpy as np
 
 from jaxseq.cli._corpus import Corpus
 from jaxseq.text import Sentence
-from jaxseq.text._scheme_rules import SCHEMES, parse_tag
 
 if TYPE_CHECKING:
     from jaxseq.tagger import CRFTagger, EntropyWeights
@@ -76,18 +74,6 @@ def check_choosable(train: Corpus) -> None:
         )
 
 
-def scoring_of(labels: Iterable[str | None]) -> str:
-    """How to score: by spans if the labels are of a chunk scheme, by tokens if not.
-
-    Example:
-        >>> scoring_of(["O", "B-NP", "I-NP"]), scoring_of(["DT", "NN"])
-        ('span_f1', 'accuracy')
-    """
-    kinds = {label for label in labels if label is not None}
-    chunks = any(all(parse_tag(scheme, tag) for tag in kinds) for scheme in SCHEMES)
-    return "span_f1" if chunks and kinds != {"O"} else "accuracy"
-
-
 def choose_weight(
     tagger: CRFTagger, train: Corpus, others: list[Sentence], options: argparse.Namespace
 ) -> EntropyChoice:
@@ -99,10 +85,11 @@ def choose_weight(
         options: of the command line.
     """
     from jaxseq.tagger import EntropyWeights, choose_entropy_weight
+    from jaxseq.tagger._entropy_weight import scoring_of
     from jaxseq.tagger._notes import Notes, settings_of
 
     began = time.perf_counter()
-    scoring = scoring_of(label for labels in train.labels for label in labels)
+    scoring = scoring_of(label for labels in train.labels for label in labels if label is not None)
     _, scores, choice = checkpoint_files(options.checkpoint or "")
     vocabulary = options.vocabulary or "all"
     job = (settings_of(tagger), scoring, FOLDS, vocabulary, train.sentences, train.labels, others)

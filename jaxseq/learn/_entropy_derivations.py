@@ -7,8 +7,8 @@ r"""The gradient of the entropy of one row of sentences, three ways.
 - ``"autodiff"``: reverse-mode differentiation through plain log-space recursions; O(n s²) with a
   constant several times that of the closed form, and O(n s²) memory.
 
-They share no formula beyond the definition, so that a training run with one checks those with the
-others.
+Their gradients share no formula beyond the definition, so that a training run with one checks
+those with the others.
 """
 
 from __future__ import annotations

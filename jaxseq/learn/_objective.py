@@ -14,6 +14,7 @@ scores, and take more than twice as long.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -129,11 +130,12 @@ class Objective:
 
     def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard] = ()) -> None:
         """Go on with other shards, in the same memory: the next mini-batch."""
-        cores = max(len(shards), len(unlabelled))
+        together = min(len(shards) + len(unlabelled), os.cpu_count() or 1)
+        cores = max(len(shards), len(unlabelled), together)
         self._work: list[list[tuple[Shard, bool]]] = [[] for _ in range(cores)]
         for index, shard in enumerate(shards):
             self._work[index].append((shard, True))
-        # The other way round, so that where the numbers differ no core is left with both.
+        # The other way round, so that no core has both where there are cores for each.
         for index, shard in enumerate(unlabelled):
             self._work[cores - 1 - index].append((shard, False))
         self._gradients += [None] * (cores - len(self._gradients))

@@ -151,13 +151,11 @@ def observed_places(
     attributes: int,
     labels: int,
     dense_from: int | None = None,
-    unlabelled: np.ndarray | None = None,
 ) -> np.ndarray:
     """Flat places in the table of the pairs (attribute, label) that occur together, sorted.
 
     A token with several possible labels counts for each of them, one with all for none. With
-    `dense_from`, attributes of at least so many tokens, those of `unlabelled` ids included, have
-    all labels.
+    `dense_from`, attributes of at least so many tokens have all labels.
     """
     width = padded_labels(labels)
     seen = np.zeros((attributes + 1) * width, bool)
@@ -172,8 +170,6 @@ def observed_places(
             seen[rows[tokens].ravel() + label] = True
     if dense_from is not None:
         counts = np.bincount(ids[ids >= 0], minlength=attributes)
-        if unlabelled is not None:
-            counts += np.bincount(unlabelled[unlabelled >= 0], minlength=attributes)
         frequent = np.flatnonzero(counts >= dense_from) * width
         for label in range(labels):
             seen[frequent + label] = True

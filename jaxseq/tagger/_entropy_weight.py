@@ -16,8 +16,10 @@ from jaxseq.learn._progress import progress_bar
 from jaxseq.metrics import span_scores, token_accuracy
 from jaxseq.tagger._checks import check_number
 from jaxseq.tagger._notes import Notes, fresh, settings_of
+from jaxseq.tagger._plan import EntropyTerm
 from jaxseq.tagger._tagger import CRFTagger
-from jaxseq.tagger._unlabelled import Vocabulary, check_unlabelled
+from jaxseq.tagger._unlabelled import Vocabulary, check_unlabelled, check_vocabulary
+from jaxseq.text._scheme_rules import SCHEMES, parse_tag
 
 Scoring = Callable[[list[Any], list[list[str]]], float]
 
@@ -61,7 +63,7 @@ def choose_entropy_weight(
     unlabelled: Iterable[Any],
     weights: Sequence[float] = (0.0, 0.1, 0.5, 1.0, 5.0, 10.0),
     folds: int = 5,
-    scoring: str | Scoring = "span_f1",
+    scoring: str | Scoring | None = None,
     seed: int = 0,
     entropy_gradient: EntropyGradient = "mann",
     vocabulary: Vocabulary = "all",
@@ -75,11 +77,11 @@ def choose_entropy_weight(
 
     Args:
         tagger: settings; it is cloned, not changed.
-        X, y, unlabelled: as in `CRFTagger.fit`.
+        X, y, unlabelled: as in `CRFTagger.fit`, but all labels must be known.
         weights: the γ to try.
         folds: parts of the labelled sentences, each held out once.
         scoring: ``"span_f1"``, ``"accuracy"``, or a function of gold and predicted labels; higher
-            is better.
+            is better. None takes the first for labels of a chunk scheme, else the second.
         seed: of the folds.
         entropy_gradient, vocabulary: as in `CRFTagger.fit`.
         progress: show a progress bar; None shows it on a terminal.
@@ -100,12 +102,16 @@ def choose_entropy_weight(
         (2, 2)
     """
     X, y, others = list(X), list(y), check_unlabelled(unlabelled)
-    score = _scoring(scoring)
     gammas = _check_weights(weights)
+    EntropyTerm.of(0.0, entropy_gradient)
+    check_vocabulary(vocabulary)
     check_number("folds", folds, 2, numbers.Integral)
     check_number("seed", seed, 0, numbers.Integral)
     if len(X) != len(y):
         raise ValueError(f"y: expected labels for {len(X)} sentences, got {len(y)}")
+    labels = set() if callable(scoring) else _check_known(y)
+    scoring = scoring_of(labels) if scoring is None else scoring
+    score = _scoring(scoring)
     if folds > len(X):
         raise ValueError(f"folds: expected at most one a sentence, {len(X)}, got {folds}")
     about = (settings_of(tagger), gammas, int(folds), _name_of(scoring), int(seed), vocabulary)
@@ -181,6 +187,29 @@ def _scoring(scoring: Any) -> Scoring:
             f"scoring: expected one of {list(SCORINGS)} or a function, got {scoring!r}"
         )
     return SCORINGS[scoring]
+
+
+def _check_known(y: list[Any]) -> set[str]:
+    """The labels; ValueError on a token that has none to be scored by."""
+    for sentence, labels in enumerate(y):
+        for token, label in enumerate(labels):
+            if not isinstance(label, str):
+                raise ValueError(
+                    f"y[{sentence}][{token}]: expected a known label to score by, got {label!r:.60}"
+                )
+    return {label for labels in y for label in labels}
+
+
+def scoring_of(labels: Iterable[str]) -> str:
+    """How to score: by spans if the labels are of a chunk scheme, by tokens if not.
+
+    Example:
+        >>> scoring_of(["O", "B-NP", "I-NP"]), scoring_of(["DT", "NN"])
+        ('span_f1', 'accuracy')
+    """
+    labels = set(labels)
+    chunks = any(all(parse_tag(scheme, tag) for tag in labels) for scheme in SCHEMES)
+    return "span_f1" if chunks and labels != {"O"} else "accuracy"
 
 
 def _name_of(scoring: Any) -> str:

@@ -75,7 +75,8 @@ def search(
     zeros = spread.zeros(problem.edge_attributes, plan.dtype)
     warm = start is not None
     begin = zeros if start is None else _as_type(start, plan.dtype)
-    keeper = Keeper(plan.checkpoint, fingerprint(problem, plan, begin, term, warm))
+    steps = plan.epochs * _most_batches(problem, plan)
+    keeper = Keeper(plan.checkpoint, fingerprint(problem, plan, begin, term, warm, steps))
     run = _search_all_at_once if plan.algorithm == "lbfgs" else _search_by_batches
     return run(problem, plan, begin, spread, term, warm, keeper)
 
@@ -211,6 +212,14 @@ def _rows_of_batches(lengths: np.ndarray, batch_size: int) -> int:
     rows = lay_out(lengths, 1).rows
     rows_of_batch = max(1, round(rows * batch_size / max(1, len(lengths))))
     return -(-rows // rows_of_batch)
+
+
+def _most_batches(problem: Problem, plan: Plan) -> int:
+    """Of an epoch; 0 where the whole corpus is one."""
+    if plan.algorithm == "lbfgs":
+        return 0
+    both = [problem.features] + ([] if problem.unlabelled is None else [problem.unlabelled])
+    return max(_rows_of_batches(features.lengths, plan.batch_size) for features in both)
 
 
 def _search_by_batches(

@@ -45,8 +45,7 @@ def make_spread(problem: Problem, weights: WeightSet) -> Spread:
     if weights in ("observed", "mixed"):
         dense_from = DENSE_FROM if weights == "mixed" else None
         ids, allowed = problem.features.ids, problem.labels.allowed
-        more = None if problem.unlabelled is None else problem.unlabelled.ids
-        places = observed_places(ids, gold, allowed, problem.attributes, s, dense_from, more)
+        places = observed_places(ids, gold, allowed, problem.attributes, s, dense_from)
         if problem.transitions and weights == "observed":
             learnt = _observed_transitions(problem)
     elif weights == "dense" and padded_labels(s) > DENSE_WASTE * s:

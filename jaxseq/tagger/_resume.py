@@ -94,12 +94,12 @@ def _arrays_of(state: Any) -> dict[str, Any]:
 
 
 def fingerprint(
-    problem: Problem, plan: Plan, start: Parameters, term: EntropyTerm, warm: bool
+    problem: Problem, plan: Plan, start: Parameters, term: EntropyTerm, warm: bool, steps: int
 ) -> str:
     """Says which search this is: a hash of the data, the settings and the starting point.
 
     A search in one stage may be taken further by more iterations; with several stages, that would
-    be another search from the first of them on.
+    be another search from the first of them on. `steps` is how many will be made, by mini-batches.
     """
     settings = plan.settings._replace(max_iterations=0)
     parts: list[Any] = [problem.classes, problem.attributes, problem.transitions]
@@ -109,13 +109,14 @@ def fingerprint(
     features = [problem.features]
     if problem.unlabelled is not None:
         features.append(problem.unlabelled)
-        # Steps that will be made for sure: a schedule need not be defined at others.
-        weights = (
-            term.pieces(plan.settings.max_iterations)
-            if plan.algorithm == "lbfgs"
-            else [term.at(step) for step in range(plan.epochs)]
-        )
-        parts += [term.gradient, weights, warm, plan.settings.max_iterations]
+        parts += [term.gradient, warm]
+        iterations = plan.settings.max_iterations
+        if plan.algorithm != "lbfgs":
+            parts.append([term.at(step) for step in range(steps if callable(term.weight) else 1)])
+        elif warm and not callable(term.weight):
+            parts.append(term.weight)
+        else:
+            parts += [term.pieces(iterations), iterations]
     digest = hashlib.sha256(repr(parts).encode())
     arrays: list[Any] = [problem.labels.gold, problem.labels.allowed, problem.sentence_weights]
     for each in features:

@@ -51,9 +51,10 @@ class SelfTraining(BaseEstimator):
             starts, self-training goes on from it, with the same result as if it had never stopped.
 
     Attributes:
-        tagger_: the tagger of the last round. labels_: of the unlabelled sentences, None where a
-        token was not learnt from. rounds_: trainings after the first. history_: for every round
-        the number of labels that changed, and of those learnt from. outcome_: why it ended.
+        tagger_: the tagger of the last round. labels_: that it gives the unlabelled sentences,
+        None where they are not sure enough to learn from. rounds_: trainings after the first.
+        history_: for every round the number of labels that changed, and of those learnt from.
+        outcome_: why it ended.
 
     Example:
         >>> import jaxseq
@@ -109,7 +110,9 @@ class SelfTraining(BaseEstimator):
                 return self._end(Outcome.INTERRUPTED, None, [])
             progress = _Progress(self._guess(self.tagger_, others), [], [])
             if not _any_known(progress.labels):
-                return self._end(Outcome.NOTHING, progress.labels, [])
+                empty = not any(progress.labels)
+                outcome = Outcome.FIXED_POINT if empty else Outcome.NOTHING
+                return self._end(outcome, progress.labels, [])
         with progress_bar("self-training", self.max_rounds, self.progress) as tick:
             return self._go_on(X, y, others, progress, notes, tick)
 

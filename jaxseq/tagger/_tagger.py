@@ -32,8 +32,9 @@ from jaxseq.tagger._labels import (
     legal_by_scheme,
 )
 from jaxseq.tagger._plan import EntropyTerm, Schedule, plan_of
+from jaxseq.tagger._predictions import split_by_sentence, token_score
 from jaxseq.tagger._problem import Problem, make_spread
-from jaxseq.tagger._unlabelled import Vocabulary, read_both
+from jaxseq.tagger._unlabelled import Vocabulary, check_unlabelled, read_both
 from jaxseq.tagger._warm_start import carry_over
 from jaxseq.text import DictExtractor, FeatureExtractor, TemplateExtractor, Templates, TokenFeatures
 
@@ -62,7 +63,8 @@ class CRFTagger(BaseEstimator):
         algorithm: ``"lbfgs"``; or ``"adamw"`` and ``"sgd"`` by mini-batches, of which only one at
             a time is on the device.
         epochs, batch_size, learning_rate: of the mini-batch algorithms; about so many sentences in
-            a batch; None takes a rate that suits the algorithm.
+            a batch; None takes a rate that suits the algorithm. Rates are for the loss of an
+            average labelled sentence: with many times as many unlabelled ones, SGD may need less.
         tolerance: stop when ten iterations improve the objective by less than this part of it.
         memory_size: steps that L-BFGS remembers.
         cores: threads to train with; None takes all. The sum over sentences is in another order
@@ -166,14 +168,17 @@ class CRFTagger(BaseEstimator):
                 or lists of words. Without: lists of tokens, each a dict or list of features, as
                 for sklearn-crfsuite.
             y: for every sentence its labels; one may be a set of possible labels, or None.
-            unlabelled: more sentences, of which no labels are known.
-            entropy_weight: γ, 0 or more (0 trains as if there were no unlabelled sentences); or a
-                schedule from the number of steps done to γ, as optax has them. L-BFGS looks at it
-                every ten iterations, and the mini-batch algorithms at every step.
+            unlabelled: more sentences, of which no labels are known. One that `scheme` gives no
+                labelling at all adds nothing.
+            entropy_weight: γ, 0 or more (0 trains as if there were no unlabelled sentences, to the
+                bit); or a schedule from the number of steps done to γ, as optax has them. L-BFGS
+                looks at it every ten iterations, the mini-batch algorithms at every step.
             entropy_gradient: the derivation of the entropy's gradient: ``"mann"`` in O(ns²),
                 ``"jiao"`` in O(n²s³), or ``"autodiff"``. All give the same model.
-            vocabulary: where attributes are taken from: ``"all"`` sentences, or the
-                ``"labelled"`` ones alone.
+            vocabulary: where attributes are taken from (and counted, for `cutoff`): ``"all"``
+                sentences, or the ``"labelled"`` ones alone. Those that no labelled sentence has
+                get weights only if `weights` is ``"dense"`` or ``"tied"``: the others are for
+                what occurs with labels.
             sample_weight: how much each sentence of X counts, 0 or more.
             warm_start_from: a trained tagger whose weights to begin with, for the attributes and
                 labels that it shares with the new data; with unlabelled sentences, in place of the
@@ -192,6 +197,8 @@ class CRFTagger(BaseEstimator):
         """
         plan, term = plan_of(self), EntropyTerm.of(entropy_weight, entropy_gradient)
         began = time.perf_counter()
+        if unlabelled is not None:
+            unlabelled = check_unlabelled(unlabelled)
         extractor, features, others = read_both(
             self._new_extractor, check_sentences(X), None if term.absent else unlabelled, vocabulary
         )
@@ -265,14 +272,14 @@ class CRFTagger(BaseEstimator):
         features = self._features(X)
         best = _lattices.best_labels(self.model_, features)
         check_possible(best >= 0, features.lengths)
-        return _split(self.classes_[best].tolist(), features.lengths)
+        return split_by_sentence(self.classes_[best].tolist(), features.lengths)
 
     def predict_proba(self, X: Iterable[Any]) -> list[np.ndarray]:
         """The probability of each label at each token: [n, labels], columns as in `classes_`."""
         features = self._features(X)
         found = _lattices.node_marginals(self.model_, features)
         check_possible(found.sum(1) > 0, features.lengths)
-        return _split(found, features.lengths)
+        return split_by_sentence(found, features.lengths)
 
     def predict_marginals(self, X: Iterable[Any]) -> list[list[dict[str, float]]]:
         """As `predict_proba`, a dict from label to probability for each token."""
@@ -303,18 +310,7 @@ class CRFTagger(BaseEstimator):
 
         For spans, see `jaxseq.metrics.span_scores`. `sample_weight` weighs sentences.
         """
-        predicted = self.predict(X)
-        lengths = np.array([len(sentence) for sentence in predicted], np.int64)
-        flat = check_labels(y, lengths)
-        weights = check_sentence_weights(sample_weight, len(lengths))
-        by_token = np.repeat(np.ones(len(lengths)) if weights is None else weights, lengths)
-        guesses = (label for sentence in predicted for label in sentence)
-        right = np.array([guess == gold for guess, gold in zip(guesses, flat)], bool)
-        known = np.array([isinstance(gold, str) for gold in flat], bool)
-        total = by_token[known].sum()
-        if not total > 0:
-            raise ValueError("y: expected at least one token with a known label, got none")
-        return float(by_token[known & right].sum() / total)
+        return token_score(self.predict(X), y, sample_weight)
 
     # ---------------------------------------------------------------------------- inspection
 
@@ -350,8 +346,3 @@ class CRFTagger(BaseEstimator):
 
         check_is_fitted(self, "model_")
         save(self, path)
-
-
-def _split(values, lengths: np.ndarray) -> list:
-    ends = np.cumsum(lengths)
-    return [values[end - n : end] for end, n in zip(ends.tolist(), lengths.tolist())]

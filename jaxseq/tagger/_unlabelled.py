@@ -22,8 +22,7 @@ def read_both(
 
     The last is None where there is no unlabelled token at all.
     """
-    if vocabulary not in ("all", "labelled"):
-        raise ValueError(f"vocabulary: expected one of ['all', 'labelled'], got {vocabulary!r}")
+    check_vocabulary(vocabulary)
     extractor = new_extractor()
     if unlabelled is None:
         return extractor, extractor.fit_transform(X), None
@@ -35,6 +34,12 @@ def read_both(
         both = _blaming_unlabelled(extractor.fit_transform, labelled + others, len(labelled))
         features, found = _split(both, len(labelled))
     return extractor, features, found if found is not None and found.lengths.sum() else None
+
+
+def check_vocabulary(vocabulary: Any) -> None:
+    """ValueError on what names no vocabulary."""
+    if vocabulary not in ("all", "labelled"):
+        raise ValueError(f"vocabulary: expected one of ['all', 'labelled'], got {vocabulary!r}")
 
 
 def check_unlabelled(unlabelled: Any) -> list[Any]:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.cli._entropy_choice import scoring_of
 from jaxseq.learn import _lbfgs
+from jaxseq.tagger._entropy_weight import scoring_of
 from jaxseq.text import Templates
 from tests.cli.conftest import LEXICON, TEMPLATES, TEXTS, columns_of
 
@@ -279,4 +279,4 @@ def test_a_choice_is_not_made_twice(command, run, succeed, fits, choices, tmp_pa
     ],
 )
 def test_scoring_by_the_look_of_the_labels(labels, scoring):
-    assert scoring_of([*labels, None]) == scoring
+    assert scoring_of(labels) == scoring

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any, ClassVar
 
-import jaxtyping
 import numpy as np
 import pytest
 from sklearn.model_selection import KFold
@@ -46,15 +45,6 @@ class Known(jaxseq.CRFTagger):
 @pytest.fixture(autouse=True)
 def fresh_trainings():
     Known.trainings, Known.interrupt_at, Known.how = [], None, []
-
-
-@pytest.fixture
-def unchecked():
-    """The library's own words, not those of a type checker."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 def choose(tagger=None, **options):
@@ -194,6 +184,8 @@ def test_notes_of_another_job_are_refused(tmp_path):
         ({"seed": -1}, "seed: expected a finite number, 0 or more"),
         ({"scoring": "f2"}, r"scoring: expected one of \['span_f1', 'accuracy'\] or a function"),
         ({"scoring": ["accuracy"]}, "scoring: expected one of"),
+        ({"entropy_gradient": "newton"}, "entropy_gradient: expected one of"),
+        ({"vocabulary": "none"}, "vocabulary: expected one of"),
         ({"unlabelled": "text"}, "unlabelled: expected sentences, got 'text'"),
         ({"unlabelled": None}, "unlabelled: expected sentences, got None"),
         ({"checkpoint": 5}, "checkpoint: expected a path or None"),
@@ -203,6 +195,22 @@ def test_bad_arguments_are_refused_before_anything_is_trained(options, message, 
     with pytest.raises(ValueError, match=message):
         choose(**options)
     assert not Known.trainings
+
+
+def test_labels_must_be_known_to_score_by():
+    partial = [list(labels) for labels in Y]
+    partial[3][1] = None
+    for scoring in (None, "accuracy", "span_f1"):
+        with pytest.raises(ValueError, match=r"y\[3\]\[1\]: expected a known label to score by"):
+            jaxseq.choose_entropy_weight(Known(), X, partial, unlabelled=U, scoring=scoring)
+    assert not Known.trainings
+
+
+def test_chunk_tags_are_scored_by_spans_unless_told():
+    options = {"weights": (0.0, 1.0), "unlabelled": U}
+    found = jaxseq.choose_entropy_weight(Known(), X, Y, **options)
+    by_span = jaxseq.choose_entropy_weight(Known(), X, Y, **options, scoring="span_f1")
+    assert found.scores.tolist() == by_span.scores.tolist()
 
 
 def test_labels_must_go_with_the_sentences():

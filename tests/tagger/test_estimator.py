@@ -2,7 +2,6 @@
 
 import copy
 
-import jaxtyping
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -12,16 +11,9 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 import jaxseq
 from tests.tagger.toys import toy_corpus, words_of
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 X, Y = toy_corpus(0)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _unchecked():
-    """The library's own words, not those of a type checker."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 def tagger(**params):

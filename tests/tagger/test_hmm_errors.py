@@ -2,7 +2,6 @@
 
 import math
 
-import jaxtyping
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
@@ -10,14 +9,7 @@ from sklearn.exceptions import NotFittedError
 from jaxseq.tagger import HMMTagger
 from tests.tagger.hmm_toys import X, Y, tagger
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _unchecked():
-    """The library's own words, not those of a type checker."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
+pytestmark = pytest.mark.usefixtures("unchecked")
 
 
 # ---------------------------------------------------------------------- what is not in the data

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-import jaxtyping
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
@@ -265,15 +264,6 @@ def test_notes_of_another_job_are_refused(tmp_path):
 
 
 # ----------------------------------------------------------------------------------- errors
-
-
-@pytest.fixture
-def unchecked():
-    """The library's own words, not those of a type checker."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax
-import jaxtyping
 import pytest
 
 from tests.tagger.semi_toys import (
@@ -12,16 +11,6 @@ from tests.tagger.semi_toys import (
     Y,
     tagger,
 )
-
-
-@pytest.fixture
-def unchecked():
-    """The library's own words, not those of a type checker."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
-
 
 # ---------------------------------------------------------------------------------------- errors
 

@@ -7,16 +7,26 @@ own, Krylov methods run here in NumPy, and only products with ∇E are compiled.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from jaxseq.learn.homotopy._bordered import Solved
-from jaxseq.learn.homotopy._problem import Problem, flat_scale, unraveller
+from jaxseq.learn.homotopy._problem import Problem, flat_scale
 
 Product = Callable[[np.ndarray], np.ndarray]
+
+_POOLS = ThreadpoolController()
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """NumPy's algebra on one core: its vectors are short, and threads that wait for the next
+    would take the cores from the products."""
+    return _POOLS.limit(limits=1, user_api="blas")
 
 
 class Linearised(NamedTuple):
@@ -29,7 +39,16 @@ class Linearised(NamedTuple):
 def linearise_flat(problem: Problem, theta: np.ndarray) -> Linearised:
     """E and ∇E of a problem that has a `linearise`, in its scaled unknowns."""
     assert problem.linearise is not None
-    make_tree, scale = unraveller(problem), np.asarray(flat_scale(problem))
+    scale = np.asarray(flat_scale(problem))
+    leaves, tree = jax.tree.flatten(problem.constant)
+    ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
+
+    def make_tree(vector: np.ndarray) -> Any:
+        parts = np.split((vector * scale).astype(problem.dtype), ends)
+        return tree.unflatten(
+            [jnp.asarray(part.reshape(leaf.shape)) for part, leaf in zip(parts, leaves)]
+        )
+
     expected, product = problem.linearise(make_tree(theta))
 
     def times(vector: np.ndarray) -> np.ndarray:
@@ -181,5 +200,6 @@ def solve_on_host(
         right = np.append(np.zeros_like(residual), 1.0)
     if not np.isfinite(right).all():
         return _solved(np.full_like(point, np.nan), relative)
-    found = gmres(matrix, right.astype(point.dtype), tolerance, size, restarts)
+    with one_thread():
+        found = gmres(matrix, right.astype(point.dtype), tolerance, size, restarts)
     return _solved(found, relative)

@@ -23,7 +23,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from jaxseq.learn.homotopy._bordered import dense_jacobian
-from jaxseq.learn.homotopy._host import lanczos_on_host, linearise_flat
+from jaxseq.learn.homotopy._host import lanczos_on_host, linearise_flat, one_thread
 from jaxseq.learn.homotopy._problem import Problem, Structure, flat_map, flat_scale
 
 
@@ -135,7 +135,8 @@ def _leading_on_host(
     def times(vector: np.ndarray) -> np.ndarray:
         return np.asarray(before(jnp.asarray(product(np.asarray(after(jnp.asarray(vector)))))))
 
-    return Spectrum(*lanczos_on_host(times, start, steps, count, accuracy))
+    with one_thread():
+        return Spectrum(*lanczos_on_host(times, start, steps, count, accuracy))
 
 
 def leading_eigenvalues(
