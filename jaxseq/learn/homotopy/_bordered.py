@@ -71,8 +71,8 @@ def solve_matrix_free(
     """Solve ``[J; r] x = b`` by GMRES, with E linearised once.
 
     One program for tangents and Newton's method, as compiling E is what costs. JAX's incremental
-    GMRES looks at the residual after every product with ∇E, and stops there; lineax's completes
-    every restart, and a product costs as much as an E-step or more.
+    GMRES looks at the residual after every product with ∇E, and stops there: a product costs as
+    much as an E-step or more.
 
     Args:
         problem: the problem.
