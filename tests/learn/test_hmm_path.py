@@ -100,7 +100,8 @@ def test_linearising_is_differentiating():
     value, slope = jax.jvp(expect, (jnp.asarray(theta),), (jnp.asarray(move),))
     linear = linearise_flat(problem, theta)
     np.testing.assert_allclose(linear.expected, value, rtol=1e-10)
-    np.testing.assert_allclose(linear.product(move), slope, rtol=1e-8, atol=1e-12)
+    # Products are made in float32: the residual, which is not, says what a solution is worth.
+    np.testing.assert_allclose(linear.product(move), slope, rtol=1e-5, atol=1e-6)
 
 
 @given(st.integers(0, 99), st.integers(1, 8), st.integers(1, 8))
