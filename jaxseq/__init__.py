@@ -48,6 +48,7 @@ _LATER = {
     "HMMTagger": "jaxseq.tagger",
     "SelfTraining": "jaxseq.tagger",
     "choose_entropy_weight": "jaxseq.tagger",
+    "constraints": "jaxseq.constraints",
     "import_crfsuite": "jaxseq.tagger",
     "learn": "jaxseq.learn",
     "load": "jaxseq.tagger",

@@ -26,7 +26,12 @@ def _public(module) -> list[str]:
     )
 
 
-PUBLIC = [*_public(jaxseq), *_public(jaxseq.text), *_public(jaxseq.metrics)]
+PUBLIC = [
+    *_public(jaxseq),
+    *_public(jaxseq.text),
+    *_public(jaxseq.metrics),
+    *_public(jaxseq.constraints),
+]
 
 # A process of its own: the examples show float32, which is JAX's default and not the suite's.
 RUN_EXAMPLES = """
@@ -58,6 +63,7 @@ ROOMS = {
     "text": ["text", "metrics", "cli"],
     "learning": ["learn"],
     "taggers": ["tagger"],
+    "constraints": ["constraints"],
 }
 
 

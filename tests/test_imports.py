@@ -21,8 +21,18 @@ MAY_IMPORT = {
     "text": {"text"},
     "metrics": {"metrics"},
     "models": {"chain", "models"},
-    "learn": {"chain", "batch", "models", "learn", "text"},
-    "tagger": {"chain", "batch", "models", "learn", "text", "metrics", "tagger"},
+    "constraints": {"chain", "batch", "constraints"},
+    "learn": {"chain", "batch", "models", "constraints", "learn", "text"},
+    "tagger": {
+        "chain",
+        "batch",
+        "models",
+        "constraints",
+        "learn",
+        "text",
+        "metrics",
+        "tagger",
+    },  # fmt: skip
     "verify": None,
     "cli": None,
 }

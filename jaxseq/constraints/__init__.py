@@ -1,0 +1,31 @@
+"""Constraints on labellings: automata over label prefixes, and searches that respect them."""
+
+from jaxseq.constraints._beam import Labellings as Labellings
+from jaxseq.constraints._beam import beam_search as beam_search
+from jaxseq.constraints._constraint import Constraint as Constraint
+from jaxseq.constraints._corpus import CorpusLabellings as CorpusLabellings
+from jaxseq.constraints._corpus import search_corpus as search_corpus
+from jaxseq.constraints._count import count_violations as count_violations
+from jaxseq.constraints._count import penalised_score as penalised_score
+from jaxseq.constraints._count import violations as violations
+from jaxseq.constraints._fields import AtMostOnce as AtMostOnce
+from jaxseq.constraints._fields import Count as Count
+from jaxseq.constraints._fields import EndsWith as EndsWith
+from jaxseq.constraints._fields import FieldLength as FieldLength
+from jaxseq.constraints._fields import MustAppear as MustAppear
+from jaxseq.constraints._fields import Order as Order
+from jaxseq.constraints._fold import Folded as Folded
+from jaxseq.constraints._fold import fold_local as fold_local
+from jaxseq.constraints._labels import Labels as Labels
+from jaxseq.constraints._local import OnlyOn as OnlyOn
+from jaxseq.constraints._local import StartsWith as StartsWith
+from jaxseq.constraints._local import TransitionsOnlyOn as TransitionsOnlyOn
+from jaxseq.constraints._local import WordsImply as WordsImply
+from jaxseq.constraints._product import exact_search as exact_search
+from jaxseq.constraints._product import joint_states as joint_states
+from jaxseq.constraints._rules import Rule as Rule
+from jaxseq.constraints._set import Constraints as Constraints
+from jaxseq.constraints._set import Penalised as Penalised
+from jaxseq.constraints._set import bind_constraints as bind_constraints
+from jaxseq.constraints._tokens import PUNCTUATION as PUNCTUATION
+from jaxseq.constraints._tokens import Tokens as Tokens

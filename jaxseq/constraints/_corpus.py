@@ -1,0 +1,198 @@
+"""The best labellings of many sequences under constraints, in few shapes and on all cores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from jaxseq.batch import map_on_cores
+from jaxseq.chain import Chain, k_best
+from jaxseq.constraints._beam import WIDTH, Labellings, beam_search
+from jaxseq.constraints._fold import fold_local
+from jaxseq.constraints._product import exact_search, joint_states
+from jaxseq.constraints._set import Constraints
+
+Search = Literal["auto", "beam", "exact"]
+
+CHUNK = 64
+"""Sequences of similar length that are done together."""
+
+FEW_STATES = 64
+"""Joint states that are searched exactly without being asked to, for a single labelling."""
+
+
+class CorpusLabellings(NamedTuple):
+    """The best labellings of many sequences.
+
+    labels [N, k]: of all tokens, one sequence after another; −1 where a sequence has no legal
+    labelling at all. scores [B, k]: less the soft penalties, −inf where there are fewer than k.
+    hard [B, k]: violations of hard constraints. exact: whether the best ones were surely found.
+
+    Example:
+        See `search_corpus`.
+    """
+
+    labels: Int[np.ndarray, "N k"]
+    scores: Float[np.ndarray, "B k"]
+    hard: Int[np.ndarray, "B k"]
+    exact: bool
+
+
+def search_corpus(
+    nodes: Float[np.ndarray, "N s"],
+    edges: Any,
+    lengths: Int[np.ndarray, " B"],
+    constraints: Constraints,
+    x: tuple[Any, ...],
+    k: int = 1,
+    width: int | None = None,
+    method: Search = "auto",
+    cores: int | None = None,
+) -> CorpusLabellings:
+    """The k best labellings of each sequence under constraints.
+
+    Args:
+        nodes: scores of all tokens' labels, one sequence after another.
+        edges: scores of transitions, [s, s]; or [N, s, s], those *into* each token.
+        lengths: tokens of each sequence, N together.
+        constraints: of `bind_constraints`.
+        x: of `Constraints.observe_all`.
+        k: labellings wanted.
+        width: of the beam; None for 50, or k if that is more.
+        method: ``"beam"``; ``"exact"``; or ``"auto"``, which is exact where that is as cheap: local
+            constraints, and few joint states with k = 1.
+        cores: threads; None for all.
+
+    Raises:
+        ValueError: for shapes that do not fit, or constraints that cannot be searched exactly.
+
+    Cost: as `beam_search`, a thread a core; one program is compiled for each of few lengths.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxseq.constraints import AtMostOnce, bind_constraints
+        >>> rules = bind_constraints([AtMostOnce()], ["A", "B"], penalty=5.0)
+        >>> nodes = np.array([[1, 0], [0, 1], [1.5, 0], [0, 1]], np.float32)
+        >>> found = search_corpus(
+        ...     nodes, np.zeros((2, 2), np.float32), np.array([3, 1]), rules, (None,))
+        >>> found.labels[:, 0].tolist(), found.scores.tolist(), found.exact
+        ([0, 0, 0, 1], [[2.5], [1.0]], True)
+    """
+    nodes, lengths = np.asarray(nodes), np.asarray(lengths, np.int64)
+    _check(nodes, edges, lengths, constraints, x)
+    run, exact = _choose(constraints, k, width, method)
+    labels = np.full((len(nodes), k), -1, np.int32)
+    scores, hard = np.zeros((len(lengths), k), nodes.dtype), np.zeros((len(lengths), k), np.int32)
+    starts = np.cumsum(lengths) - lengths
+    chunks = _chunks(lengths)
+
+    def search(members: np.ndarray) -> Labellings:
+        block = _pad(members, starts, lengths, nodes, edges, x)
+        return jax.tree.map(np.asarray, _search_block(*block, constraints, run))
+
+    step = cores or os.cpu_count() or 1
+    for first in range(0, len(chunks), step):
+        group = chunks[first : first + step]
+        for members, found in zip(group, map_on_cores(search, group)):
+            for row, member in enumerate(members):
+                here = slice(starts[member], starts[member] + lengths[member])
+                labels[here] = found.paths[row, :, : lengths[member]].T
+            scores[members], hard[members] = (
+                found.scores[: len(members)],
+                found.hard[: len(members)],
+            )
+    return CorpusLabellings(labels, scores, hard, exact)
+
+
+Run = Callable[[Chain, Constraints, tuple[Any, ...]], Labellings]
+
+
+def _viterbi(chain: Chain, constraints: Constraints, x: tuple[Any, ...], k: int) -> Labellings:
+    paths, scores = k_best(fold_local(chain, constraints, x).chain, k)
+    return Labellings(paths, scores, jnp.zeros(k, jnp.int32))
+
+
+class _Run(eqx.Module):
+    """A search with its numbers, equal to another with the same: one compilation for both."""
+
+    search: Callable = eqx.field(static=True)
+    numbers: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, chain: Chain, constraints: Constraints, x: tuple[Any, ...]) -> Labellings:
+        return self.search(chain, constraints, x, *self.numbers)
+
+
+def _choose(constraints: Constraints, k: int, width: int | None, method: str) -> tuple[_Run, bool]:
+    """How to search, and whether that is exact."""
+    if method not in ("auto", "beam", "exact"):
+        raise ValueError(f"method: expected 'auto', 'beam' or 'exact', got {method!r}")
+    states = joint_states(constraints)
+    folds = constraints.all_local and not constraints.any_hard
+    if method != "beam" and folds:
+        return _Run(_viterbi, (k,)), True
+    few = k == 1 and states is not None and states <= FEW_STATES
+    if method == "exact" or (method == "auto" and few):
+        return _Run(exact_search, (k,)), True
+    return _Run(beam_search, (k, max(WIDTH, k) if width is None else width)), False
+
+
+@partial(jax.jit, static_argnums=5)
+def _search_block(nodes, edges, lengths, x, constraints: Constraints, run: _Run) -> Labellings:
+    def one(nodes, edges, length, x):
+        return run(Chain(nodes, edges, length), constraints, x)
+
+    shared = edges.ndim == 2
+    return jax.vmap(one, (0, None if shared else 0, 0, 0))(nodes, edges, lengths, x)
+
+
+def _chunks(lengths: np.ndarray) -> list[np.ndarray]:
+    """Sequences of similar lengths, at most `CHUNK` together; none without a token."""
+    order = np.argsort(lengths, kind="stable")
+    order = order[lengths[order] > 0]
+    return [order[first : first + CHUNK] for first in range(0, len(order), CHUNK)]
+
+
+def padded_length(n: int) -> int:
+    """The next of 8, 12, 16, 24, 32, 48, …: few shapes, little padding."""
+    power = max(8, 1 << max(n - 1, 0).bit_length())
+    return power * 3 // 4 if n <= power * 3 // 4 and power > 8 else power
+
+
+def _pad(members, starts, lengths, nodes, edges, x) -> tuple[Any, Any, np.ndarray, Any]:
+    """The arrays of some sequences, padded to a common length and a common number."""
+    rows = 1 if len(members) == 1 else CHUNK
+    width = padded_length(int(lengths[members].max()))
+    count, begin = np.zeros(rows, np.int32), np.zeros(rows, np.int64)
+    count[: len(members)], begin[: len(members)] = lengths[members], starts[members]
+    inside = np.arange(width) < count[:, None]
+    index = np.where(inside, begin[:, None] + np.arange(width), 0)
+
+    def spread(array: np.ndarray) -> np.ndarray:
+        array = np.asarray(array)
+        mask = inside.reshape(*inside.shape, *(1,) * (array.ndim - 1))
+        return np.where(mask, array[index], np.zeros((), array.dtype))
+
+    moved = edges if np.ndim(edges) == 2 else spread(edges)[:, 1:]
+    return spread(nodes), jnp.asarray(moved), count, jax.tree.map(spread, x)
+
+
+def _check(nodes, edges, lengths, constraints: Constraints, x: tuple[Any, ...]) -> None:
+    total, s = int(lengths.sum()), constraints.num_labels
+    if nodes.shape != (total, s):
+        raise ValueError(f"nodes: expected shape [{total}, {s}], got {list(nodes.shape)}")
+    if np.shape(edges) not in ((s, s), (total, s, s)):
+        wanted = f"[{s}, {s}] or [{total}, {s}, {s}]"
+        raise ValueError(f"edges: expected shape {wanted}, got {list(np.shape(edges))}")
+    if len(x) != len(constraints):
+        raise ValueError(f"x: expected one of each of {len(constraints)} constraints, got {len(x)}")
+    for leaf in jax.tree.leaves(x):
+        if len(leaf) != total:
+            raise ValueError(f"x: expected arrays of {total} tokens, got one of {len(leaf)}")
