@@ -52,13 +52,20 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """A registry entry's tests share its programs; other chain tests those of their module."""
+    """Tests that share compiled programs or costly fixtures, mostly those of a module, share one
+    worker; large modules are cut where they share little."""
     if not config.pluginmanager.hasplugin("xdist"):
         return
     for item in items:
-        if item.path.parent.name == "chain":
-            entry = getattr(item, "callspec", None) and item.callspec.params.get("entry")
-            item.add_marker(pytest.mark.xdist_group(entry.name if entry else item.path.stem))
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        group = [item.path.parent.name, item.path.stem]
+        if item.path.parent.name == "chain" and "entry" in parameters:
+            group = [parameters["entry"].name]
+        elif item.path.stem == "test_batch_laws":
+            group.append(parameters.get("layout", ""))
+        elif item.path.stem == "test_docs":
+            group.append(parameters.get("part", ""))
+        item.add_marker(pytest.mark.xdist_group("-".join(group)))
 
 
 MAPS, MOST_MAPS = Path("/proc/self/maps"), 30_000

@@ -77,6 +77,7 @@ def test_every_room_has_its_examples_tried():
 def test_examples_are_true(part):
     env = {name: os.environ[name] for name in os.environ if not name.startswith(("JAX_", "XLA_"))}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")])
+    env["XLA_FLAGS"] = os.environ["XLA_FLAGS"]  # of the suite, which compile quickly
     command = [sys.executable, "-c", RUN_EXAMPLES, *ROOMS[part]]
     done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

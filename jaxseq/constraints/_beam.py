@@ -138,6 +138,7 @@ def _run(
         for place, (number, part, seen) in enumerate(parts):
             found = _of_all(part, beam.states[place], t, beam.last, s, seen)
             if constraints.hard[number]:
+                assert hard is not None
                 hard = hard + found
             else:
                 scores = scores - constraints.penalties[number].astype(scores.dtype) * found

@@ -113,7 +113,9 @@ def column_of(sentence: Any, column: str) -> Sequence[str]:
             raise ValueError(
                 f"sentence: expected a column {column!r}, got {type(sentence).__name__} without"
             ) from error
-    for position, word in enumerate(words):
-        if not isinstance(word, str):
-            raise ValueError(f"sentence: expected words, got {word!r:.40} at position {position}")
+    if not all(isinstance(word, str) for word in words):
+        position = next(i for i, word in enumerate(words) if not isinstance(word, str))
+        raise ValueError(
+            f"sentence: expected words, got {words[position]!r:.40} at position {position}"
+        )
     return words

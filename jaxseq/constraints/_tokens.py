@@ -65,10 +65,19 @@ class Tokens:
     def _fold(self, word: str) -> str:
         return word.casefold() if self.ignore_case else word
 
+    @cached_property
+    def _found(self) -> dict[str, bool]:
+        """What was found of words so far: a text has few words, often."""
+        return {}
+
     def __contains__(self, word: str) -> bool:
-        if self._fold(word) in self._known:
-            return True
-        return self._expression is not None and self._expression.fullmatch(word) is not None
+        found = self._found.get(word)
+        if found is None:
+            found = self._fold(word) in self._known
+            if not found and self._expression is not None:
+                found = self._expression.fullmatch(word) is not None
+            self._found[word] = found
+        return found
 
     def marks(self, sentence: Any) -> np.ndarray:
         """Booleans [n]: which tokens of a sentence these are."""
