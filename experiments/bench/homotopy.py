@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,20 +18,23 @@ import jaxseq
 from experiments.bench._citations import LABELLED, UNLABELLED, Citations, double_precision
 from experiments.bench._report import Report
 from experiments.bench._timing import best_seconds
+from experiments.data import Data, choose_sources
+from experiments.haffari2008._settings import SETTINGS
+from experiments.haffari2008._task import Task
 from jaxseq.learn import (
-    Smoothing,
+    HMMPath,
     WordCorpus,
     WordShard,
     expected_counts,
-    known_counts,
+    hmm_path,
     linearise_mean_counts,
     mean_counts,
     published_jacobian,
     shard_tally,
     word_corpus,
 )
+from jaxseq.learn._hmm_problem import Linearisation, smoothed_means
 from jaxseq.learn.homotopy import Path as HomotopyPath
-from jaxseq.learn.homotopy import Problem, follow_path, freeze
 from jaxseq.models import Multinomials
 
 ROUNDS = 15
@@ -42,6 +44,9 @@ PRODUCTS = 30
 DENSE_SIZES = (50, 100, 200, 400, UNLABELLED)
 DENSE_SECONDS = 60.0
 """The published route is not tried on a size for which it is foreseen to take longer."""
+
+PATH_SECONDS = 300.0
+"""A path that has not ended by then is given up."""
 
 ALL_UNLABELLED = 5000
 """As many as the paper had; what is measured is extrapolated to them."""
@@ -184,63 +189,77 @@ def _against_dynamax(report: Report, citations: Citations) -> None:
 # ------------------------------------------------------------------------------ whole path
 
 
-class _MeanCounts(eqx.Module):
-    """`mean_counts` as a module, so that the corpus is an argument of compiled programs."""
+PAPER = SETTINGS["paper"]
+"""How words become numbers, and which families are frozen."""
 
-    shards: list[WordShard]
-    number: int = eqx.field(static=True)
 
-    def __call__(self, parameters: Multinomials) -> Multinomials:
-        parts = [shard_tally(parameters, shard, "scaled").counts for shard in self.shards]
-        return jax.tree.map(lambda *families: sum(families) / self.number, *parts)
+def _as_the_paper_has_them() -> tuple[WordCorpus, WordCorpus]:
+    """Labelled and unlabelled references, with rare words unknown."""
+    folder = Path(os.environ["JAXSEQ_DATA"])
+    data = Data(choose_sources(["citations"], folder, may_stand_in=False))
+    known = data.corpus("citations", "labelled", LABELLED)
+    unknown = data.corpus("citations", "unlabelled", UNLABELLED)
+    names = sorted({label for sentence in known for label in sentence["label"]})
+    task = Task(PAPER, known, unknown, known[:1], names)
+    return task.labelled, task.unlabelled
 
 
 def _whole_path(report: Report, citations: Citations) -> None:
     """From λ = 0 to 1 with the emissions free: compiling included, as it is needed once a path."""
-    corpus = citations.in_one_shard()
-    counts = known_counts(citations.labelled, citations.labels)
-    constant = Multinomials(
-        *((family + amount) / LABELLED for family, amount in zip(counts, Smoothing()))
-    )
-    is_free = Multinomials(False, False, True)  # pyright: ignore[reportArgumentType]
-    expect, free = freeze(
-        _MeanCounts(corpus.shards, corpus.num_sequences), constant, citations.point, is_free
-    )
+    labelled, unlabelled = _as_the_paper_has_them()
     started = time.perf_counter()
-    path = follow_path(Problem(expect, free, axes=0))
+    found = hmm_path(
+        labelled,
+        unlabelled,
+        smoothing=PAPER.smoothing,
+        frozen=PAPER.frozen,
+        until=_time_is_up(started),
+    )
     seconds = time.perf_counter() - started
+    path, linear = found.path, found.problem.linearise
     assert path.outcome is not None
+    assert isinstance(linear, Linearisation)
+    measured_on = {
+        **citations.measured_on(unlabelled), "words": unlabelled.num_words, "labelled": LABELLED,
+        "free": "emissions", "unknown_below": PAPER.unknown_below,
+    }  # fmt: skip
     report.figure(
         "whole path, seconds",
         seconds if path.lam[-1] == 1 else None,
         at_most=180,
-        **citations.measured_on(),
-        labelled=LABELLED,
+        **measured_on,
         outcome=path.outcome.value,
-        points=len(path.lam),
+        reached=float(path.lam[-1]),
+        followed_for=seconds,
+        tried=len(path.events),
+        accepted=len(path.lam) - 1,
         turns=int((np.diff(path.direction) != 0).sum()),
-        free="emissions",
+        linearisations=linear.points,
+        products=linear.products,
     )
-    worst = _worst_residual(path, citations, corpus, constant)
+    worst = max(_residuals(found, labelled, unlabelled))
     report.figure(
         "largest relative residual on the path, by log space, in units of 1e-8",
         worst / 1e-8,
         at_most=1,
-        **citations.measured_on(),
+        **measured_on,
     )
 
 
-def _worst_residual(
-    path: HomotopyPath, citations: Citations, corpus: WordCorpus, constant: Multinomials
-) -> float:
-    """‖EM_λ(Θ̃) − Θ̃‖ / ‖Θ̃‖ anew, by lattices that cannot underflow."""
-    worst = 0.0
-    for index, lam in enumerate(path.lam):
-        tilde = path.parameters(index).emission
-        found = mean_counts(citations.point._replace(emission=tilde), corpus, method="log").emission
-        gap = (1 - lam) * constant.emission + lam * found - tilde
-        worst = max(worst, float(jnp.linalg.norm(gap) / jnp.linalg.norm(tilde)))
-    return worst
+def _time_is_up(started: float) -> Callable[[HomotopyPath], bool]:
+    return lambda path: time.perf_counter() - started > PATH_SECONDS
+
+
+def _residuals(found: HMMPath, labelled: WordCorpus, unlabelled: WordCorpus) -> Iterator[float]:
+    """‖EM_λ(Θ̃) − Θ̃‖ / ‖Θ̃‖ of each point anew, by lattices that cannot underflow, and in the
+    unknowns' scale, by which the path's bound is meant."""
+    constant = smoothed_means(labelled, PAPER.smoothing).emission
+    scale = found.problem.scale.emission
+    for index, lam in enumerate(found.path.lam):
+        point = found.parameters(index)
+        expected = mean_counts(point, unlabelled, method="log").emission
+        gap = (1 - lam) * constant + lam * expected - point.emission
+        yield float(jnp.linalg.norm(gap / scale) / jnp.linalg.norm(point.emission / scale))
 
 
 # ------------------------------------------------------------------------- published route

@@ -21,6 +21,7 @@ from jaxseq.learn._hmm_problem import homotopy_problem, smoothed_means
 from jaxseq.learn.homotopy import (
     CriticalPoint,
     Path,
+    Predictor,
     Problem,
     Selection,
     Settings,
@@ -36,7 +37,19 @@ RULES = ("monotone", "min_eigenvalue", "max_entropy")
 """By which a point of a path is chosen."""
 
 HMM_SETTINGS = Settings(
-    step=0.02, max_step=2.0, tolerance=1e-9, krylov_size=100, krylov_restarts=2, eigenvalues=2
+    step=0.05,
+    predictor=Predictor.HERMITE,
+    max_step=2.0,
+    max_steps=5000,
+    tolerance=1e-9,
+    linear_tolerance=1e-3,
+    tangent_tolerance=1e-4,
+    krylov_size=100,
+    krylov_restarts=2,
+    eigenvalues=2,
+    lanczos_accuracy=1e-2,
+    deflated=8,
+    stretch=0.03,
 )
 """Of use for HMMs in float64. Lengths are those of `homotopy_problem`'s scaled unknowns, in which
 ‖Θ̃‖ is about the square root of a sequence's length."""

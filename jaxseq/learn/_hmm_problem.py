@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, cast
 
 import equinox as eqx
@@ -19,7 +21,8 @@ from jaxseq.learn._counts import (
     number_of,
 )
 from jaxseq.learn._em_corpus import WordCorpus, WordShard
-from jaxseq.learn._em_jacobian import linearise_mean_counts
+from jaxseq.learn._em_jacobian import _apply as apply_to_shard
+from jaxseq.learn._em_jacobian import _linearise as linearise_shard
 from jaxseq.learn._em_lattice import shard_tally
 from jaxseq.learn._em_operator import Smoothing
 from jaxseq.learn.homotopy import Problem, freeze, linear_weights
@@ -149,6 +152,7 @@ class Linearisation:
         self._free = tuple(family for family in FAMILIES if family not in frozen)
         self._point = np.zeros(0)
         self._found: tuple[Multinomials, Callable[[Multinomials], Multinomials]] | None = None
+        self._threads: ThreadPoolExecutor | None = None
         self.points = self.products = 0
 
     def __call__(self, moving: Multinomials) -> tuple[Multinomials, Callable]:
@@ -156,19 +160,35 @@ class Linearisation:
         if self._found is None or not np.array_equal(self._point, point):
             here = self._fill(moving)
             rounded = jax.tree.map(lambda family: family.astype(PRODUCTS), here)
-            _, product = linearise_mean_counts(
-                rounded, self._unlabelled, frozen=self._frozen, method="scaled"
+            linear = self._on_cores(
+                lambda shard: linearise_shard(rounded, shard, self._free, "scaled")[1],
+                self._unlabelled.shards,
             )
             mean = mean_counts(here, self._unlabelled)
-
-            def times(tangent: Multinomials) -> Multinomials:
-                self.products += 1
-                move = jax.tree.map(lambda family: family.astype(PRODUCTS), self._fill(tangent))
-                return self._drop(product(move))
-
             self.points += 1
-            self._point, self._found = point, (self._drop(mean), times)
+            self._point, self._found = point, (self._drop(mean), partial(self._product, linear))
         return self._found
+
+    def _product(self, linear: list, tangent: Multinomials) -> Multinomials:
+        self.products += 1
+        moves = {name: np.asarray(getattr(tangent, name), PRODUCTS) for name in self._free}
+        parts = self._on_cores(lambda one: apply_to_shard(one, moves), linear)
+        number = self._unlabelled.num_sequences
+        total = {name: sum(np.asarray(part[name]) for part in parts) for name in self._free}
+        return self._drop({name: family / number for name, family in total.items()})
+
+    def _on_cores(self, function: Callable, items: Iterable) -> list:
+        """On threads that stay: starting them anew costs as much as a part of a product."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(len(self._unlabelled.shards))
+        double = jax.dtypes.canonicalize_dtype("float64") == "float64"
+
+        def finish(item: Any) -> Any:
+            # Settings made by a `with` block hold for the thread that made them.
+            with jax.enable_x64(double):
+                return jax.block_until_ready(function(item))
+
+        return list(self._threads.map(finish, items))
 
     def _fill(self, moving: Multinomials) -> Multinomials:
         held = {name: getattr(self._constant, name) for name in self._frozen}

@@ -15,13 +15,16 @@ class Tick(Protocol):
 
 
 @contextmanager
-def progress_bar(name: str, total: int, wanted: bool | None = None) -> Iterator[Tick]:
-    """A bar with the loss and the time that is left, on standard error.
+def progress_bar(
+    name: str, total: int, wanted: bool | None = None, value_name: str = "loss"
+) -> Iterator[Tick]:
+    """A bar with a value, such as the loss, and the time that is left, on standard error.
 
     Args:
         name: what is going on.
         total: iterations at most.
         wanted: None shows it when standard error is a terminal.
+        value_name: what the value is.
 
     Example:
         >>> with progress_bar("training", 10, wanted=False) as tick:
@@ -43,9 +46,9 @@ def progress_bar(name: str, total: int, wanted: bool | None = None) -> Iterator[
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]}"),
+        TextColumn("{task.fields[value_name]} {task.fields[value]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(name, total=total, loss="…")
-        yield lambda done, value: bar.update(task, completed=done, loss=f"{value:.6g}")
+        task = bar.add_task(name, total=total, value_name=value_name, value="…")
+        yield lambda done, value: bar.update(task, completed=done, value=f"{value:.6g}")

@@ -227,8 +227,8 @@ def test_a_path_that_cannot_be_followed_says_so():
     )
     path = follow_path(problem, Settings(min_step=1e-3))
     assert path.outcome is Outcome.STEP_TOO_SMALL
-    assert path.events[-1].outcome is StepOutcome.HALVED_NOT_FINITE
-    assert "step halved because" in path.events[-1].message
+    assert path.events[-1].outcome is StepOutcome.SHORTENED_NOT_FINITE
+    assert "step shortened because" in path.events[-1].message
     assert np.isfinite(path.points).all()
     assert path.points[-1, 0] < 0.4
     published = follow_path(problem, published_settings(0.1))

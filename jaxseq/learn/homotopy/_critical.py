@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
+from jaxseq.learn.homotopy._hermite import hermite_cubic
 from jaxseq.learn.homotopy._path import Path
 from jaxseq.learn.homotopy._problem import Problem, keep_positive
 from jaxseq.learn.homotopy._settings import Settings
@@ -61,31 +62,30 @@ class _Stretch:
     def __init__(self, solver: Solver, path: Path, after: int):
         self.solver = solver
         self.begin, self.end = path.points[after], path.points[after + 1]
+        self.base = solver.base(self.begin)
         outward = self.end - self.begin
-        self.tangent = solver.tangent(self.begin, outward).direction
-        self.last = solver.tangent(self.end, self.tangent).direction
-        self.length = float(self.tangent @ outward)
+        self.tangent = solver.tangent(self.begin, outward, self.base).direction
+        last = solver.tangent(self.end, self.tangent, self.base).direction
+        frame = self.base.frame
+        self.length = frame.product(self.tangent, outward) / frame.length(self.tangent)
+        self._backwards = hermite_cubic(frame, self.end, self.begin, -last, -self.tangent)
 
     def at(self, distance: float) -> np.ndarray:
         """The path's point at a distance, from Hermite's cubic between the ends."""
         share = distance / self.length
-        first, last = 1 - share, share
-        speed = self.length / float(self.last @ self.tangent)
-        guess = (
-            first**2 * (1 + 2 * share) * self.begin
-            + last**2 * (3 - 2 * share) * self.end
-            + share * first**2 * self.length * self.tangent
-            - first * last**2 * speed * self.last
-        )
+        guess = self._backwards.at(-share * self._backwards.span)
         kept = keep_positive(self.solver.problem, self.begin, guess.astype(self.begin.dtype))
-        found = self.solver.correct(kept, self.tangent)
+        frame = self.base.frame
+        unit = self.tangent / frame.length(self.tangent)
+        kept = kept + (distance - frame.product(unit, kept - self.begin)) * unit
+        found = self.solver.correct(kept.astype(self.begin.dtype), self.tangent, self.base)
         if not found.residual <= self.solver.tolerance / TIGHTER:
             raise _NotCorrected
         return found.point
 
     def slope(self, distance: float) -> float:
         """dλ/ds at a distance."""
-        return float(self.solver.tangent(self.at(distance), self.tangent).direction[-1])
+        return float(self.solver.tangent(self.at(distance), self.tangent, self.base).direction[-1])
 
     def excess(self, distance: float, rank: int) -> float:
         """The eigenvalue of ``g2(λ)·∇E − I`` of a rank (0 is the largest) at a distance."""

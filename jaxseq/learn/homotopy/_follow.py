@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from jaxseq.learn._interrupts import interrupts_deferred
 from jaxseq.learn._progress import progress_bar
+from jaxseq.learn.homotopy._frame import Frame
+from jaxseq.learn.homotopy._hermite import Hermite, hermite_cubic
+from jaxseq.learn.homotopy._host import one_thread
+from jaxseq.learn.homotopy._leading import Leading
 from jaxseq.learn.homotopy._path import (
     Event,
     NewPoint,
@@ -20,10 +25,10 @@ from jaxseq.learn.homotopy._path import (
     extend,
     first_point,
 )
-from jaxseq.learn.homotopy._problem import Problem, flat_map, unraveller
-from jaxseq.learn.homotopy._settings import Settings, check_settings
-from jaxseq.learn.homotopy._solver import Correction, Solver, Tangent, angle_between
-from jaxseq.learn.homotopy._step_length import judge
+from jaxseq.learn.homotopy._problem import Problem, flat_map, keep_positive, unraveller
+from jaxseq.learn.homotopy._settings import Predictor, Settings, check_settings
+from jaxseq.learn.homotopy._solver import Base, Correction, Solver, Tangent
+from jaxseq.learn.homotopy._step_length import Step, Verdict, judge
 from jaxseq.learn.homotopy._store import save_path
 
 SHORT = 1e-3
@@ -80,7 +85,8 @@ def follow_path(
     solver = Solver(problem, settings)
     path = (start or _begin(solver))._replace(outcome=None)
     advance = _advance_corrected if settings.corrected else _advance_as_published
-    with progress_bar("homotopy", 100, progress) as tick, interrupts_deferred() as pressed:
+    bar = progress_bar("homotopy", 100, progress, "residual")
+    with bar as tick, interrupts_deferred() as pressed, one_thread():
         while (outcome := _why_stop(path, settings)) is None:
             path = advance(solver, path)
             if checkpoint is not None:
@@ -111,14 +117,22 @@ def _begin(solver: Solver) -> Path:
     tangent = solver.tangent(point, upwards)
     if not (math.isfinite(tangent.residual) and np.isfinite(tangent.direction).all()):
         raise ValueError("expect: expected finite values and slopes at the constant, got others")
-    new = _measure(solver, point, tangent, 0.0)
+    new = _measure(solver, point, tangent, 0.0, None)
     return first_point(new, solver.settings.step, unraveller(solver.problem))
 
 
-def _measure(solver: Solver, point: np.ndarray, tangent: Tangent, step: float) -> NewPoint:
-    eigenvalues = solver.eigenvalues(point)
+def _measure(
+    solver: Solver, point: np.ndarray, tangent: Tangent, step: float, before: Leading | None
+) -> NewPoint:
+    leading = solver.leading(point, tangent.seen, before)
+    count = solver.settings.eigenvalues
+    if solver.keeps_leading:
+        short = max(count - len(leading.values), 0)
+        eigenvalues = np.pad(leading.values, (0, short))[:count].astype(point.dtype)
+    else:
+        eigenvalues = solver.eigenvalues(point)
     weight = solver.second_weight(float(point[-1]))
-    return NewPoint(point, tangent.residual, step, tangent.direction, eigenvalues, weight)
+    return NewPoint(point, tangent.residual, step, tangent.direction, eigenvalues, weight, leading)
 
 
 class _Trial(NamedTuple):
@@ -129,53 +143,107 @@ class _Trial(NamedTuple):
     lands: bool
 
 
-def _try_step(solver: Solver, path: Path) -> _Trial:
+def _cubic(solver: Solver, path: Path, base: Base) -> Hermite | None:
+    """The cubic through the last two points, if it is wanted and there are two."""
+    if solver.settings.predictor is not Predictor.HERMITE or len(path.points) < 2:
+        return None
+    begin, end = path.points[-2:]
+    return hermite_cubic(base.frame, begin, end, path.earlier, path.tangent)
+
+
+def _try_step(solver: Solver, path: Path, base: Base, cubic: Hermite | None) -> _Trial:
     """Predict and correct; a step that passes λ = 1 is ended there."""
-    point, tangent, step = path.points[-1], path.tangent, path.next_step
-    predicted = solver.predict(point, tangent, step)
+    point, step = path.points[-1], path.next_step
+    unit = path.tangent / base.frame.length(path.tangent)
+
+    def predict(length: float) -> np.ndarray:
+        if cubic is None:
+            return solver.predict(point, unit, length)
+        return keep_positive(solver.problem, point, cubic.at(length).astype(point.dtype))
+
+    predicted = predict(step)
     if predicted[-1] <= 1:
-        correction = solver.correct(predicted, tangent)
+        correction = solver.correct(predicted, unit, base, _yardstick(point, step))
         if not correction.converged or correction.point[-1] <= 1:
             return _Trial(correction, step, False)
         predicted = correction.point
     share = float((1 - point[-1]) / (predicted[-1] - point[-1]))
-    landed = solver.land(point + share * (predicted - point), 1.0)
+    start = point + share * (predicted - point) if cubic is None else predict(share * step)
+    landed = solver.land(start, 1.0, base, _yardstick(point, share * step))
     return _Trial(landed, share * step, True)
+
+
+def _yardstick(point: np.ndarray, step: float) -> float:
+    return max(step, SHORT * float(np.linalg.norm(point)))
 
 
 def _advance_corrected(solver: Solver, path: Path) -> Path:
     """One step more, or the same path with a shorter step to try next."""
-    trial = _try_step(solver, path)
+    base = solver.base(path.points[-1], path.leading)
+    cubic = _cubic(solver, path, base)
+    trial = _try_step(solver, path, base, cubic)
     correction, lam = trial.correction, float(path.lam[-1])
+    went = Step(correction.contraction, correction.first / _yardstick(path.points[-1], trial.step))
+    if cubic is not None:
+        went = went._replace(growth=partial(cubic.growth, trial.step))
 
-    def halved(outcome: StepOutcome) -> Path:
+    def shortened(outcome: StepOutcome, factor: float = 0.5) -> Path:
         event = Event(outcome, trial.step, lam, correction.steps)
-        return path._replace(next_step=trial.step / 2, events=(*path.events, event))
+        return path._replace(next_step=factor * trial.step, events=(*path.events, event))
 
     if not correction.converged:
-        if not math.isfinite(correction.residual) and correction.steps == 0:
-            return halved(StepOutcome.HALVED_NOT_FINITE)
-        if trial.lands:
-            return halved(StepOutcome.HALVED_OVERSHOT)
-        return halved(StepOutcome.HALVED_DIVERGED)
+        return shortened(*_why_not(trial, judge(went)))
     if correction.point[-1] < 0:
-        return halved(StepOutcome.HALVED_RANGE)
-    tangent = solver.tangent(correction.point, path.tangent)
+        return shortened(StepOutcome.SHORTENED_RANGE)
+    guess = None if cubic is None else cubic.slope(trial.step)
+    tangent = solver.tangent(correction.point, path.tangent, base, guess)
     if not np.isfinite(tangent.direction).all():
-        return halved(StepOutcome.HALVED_NOT_FINITE)
-    yardstick = max(trial.step, SHORT * float(np.linalg.norm(correction.point)))
-    angle = angle_between(tangent.direction, path.tangent)
-    verdict = judge(correction.contraction, correction.first / yardstick, angle)
+        return shortened(StepOutcome.SHORTENED_NOT_FINITE)
+    if trial.lands and not tangent.direction[-1] > 0:
+        return shortened(StepOutcome.SHORTENED_OVERSHOT)  # λ = 1 is first reached from below
+    chord = correction.point - path.points[-1]
+    frame = base.frame
+    ends = (path.tangent, tangent.direction)
+    verdict = judge(
+        went._replace(angle=frame.angle(*ends), chord=sum(frame.angle(chord, end) for end in ends)),
+        noise=_noise(solver, correction.point, frame) / trial.step,
+    )
     if not verdict.outcome.is_accepted:
-        return halved(verdict.outcome)
-    outcome = StepOutcome.LANDED if trial.lands else StepOutcome.ACCEPTED
-    event = Event(outcome, trial.step, lam, correction.steps)
-    longer = extend(path, _measure(solver, correction.point, tangent, trial.step))
+        return shortened(*verdict)
+    event = Event(
+        StepOutcome.LANDED if trial.lands else StepOutcome.ACCEPTED,
+        trial.step,
+        lam,
+        correction.steps,
+    )
+    new = _measure(solver, correction.point, tangent, trial.step, path.leading)
     # A length that has just failed would fail again: no growth right after.
     failed = bool(path.events) and not path.events[-1].outcome.is_accepted
-    shorten = max(verdict.shorten, 1.0) if failed else verdict.shorten
-    following = min(trial.step / shorten, solver.settings.max_step)
-    return longer._replace(next_step=following, events=(*path.events, event))
+    factor = min(verdict.factor, 1.0) if failed else verdict.factor
+    frames = solver.base(new.point, new.leading).frame.length(chord) / frame.length(chord)
+    following = min(trial.step * frames * factor, solver.settings.max_step)
+    return extend(path, new)._replace(next_step=following, events=(*path.events, event))
+
+
+def _noise(solver: Solver, point: np.ndarray, frame: Frame) -> float:
+    """About how far a corrected point may be from the path, in a frame.
+
+    Along an eigenvector the distance is 1/|1 − g2(λ)·μ| times the residual, about the square root
+    of its weight in the frame, which stretches it by as much again.
+    """
+    residual = solver.tolerance * float(np.linalg.norm(point))
+    return 10 * residual * (1 + float(frame.weights.max(initial=0.0)))
+
+
+def _why_not(trial: _Trial, verdict: Verdict) -> Verdict:
+    """What came of a step whose end could not be corrected."""
+    if not math.isfinite(trial.correction.residual) and trial.correction.steps == 0:
+        return Verdict(StepOutcome.SHORTENED_NOT_FINITE, 0.5)
+    if trial.lands:
+        return Verdict(StepOutcome.SHORTENED_OVERSHOT, 0.5)
+    if verdict.outcome.is_accepted:
+        return Verdict(StepOutcome.SHORTENED_DIVERGED, 0.5)
+    return verdict
 
 
 def _advance_as_published(solver: Solver, path: Path) -> Path:
@@ -186,6 +254,6 @@ def _advance_as_published(solver: Solver, path: Path) -> Path:
     event = Event(StepOutcome.ACCEPTED, step, lam, 0)
     if not (math.isfinite(tangent.residual) and np.isfinite(tangent.direction).all()):
         return path._replace(outcome=Outcome.NOT_FINITE)
-    longer = extend(path, _measure(solver, point, tangent, step))
+    longer = extend(path, _measure(solver, point, tangent, step, path.leading))
     outcome = Outcome.LEFT_RANGE if point[-1] < 0 else None
     return longer._replace(events=(*path.events, event), outcome=outcome)

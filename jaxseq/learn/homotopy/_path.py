@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxseq.learn.homotopy._leading import Leading
+
 
 class Outcome(enum.Enum):
     """Why the following of a path ended, in words."""
@@ -25,13 +27,14 @@ class StepOutcome(enum.Enum):
 
     ACCEPTED = "accepted"
     LANDED = "accepted: landed on λ = 1"
-    HALVED_NOT_FINITE = "step halved because the map is not finite at its end"
-    HALVED_DIVERGED = "step halved because its end could not be corrected to the path"
-    HALVED_CONTRACTION = "step halved because the correction converged too slowly"
-    HALVED_DISTANCE = "step halved because its end was too far from the path"
-    HALVED_ANGLE = "step halved because the path bends too much along it"
-    HALVED_RANGE = "step halved because it led to λ < 0"
-    HALVED_OVERSHOT = "step halved because it could not be ended at λ = 1"
+    SHORTENED_NOT_FINITE = "step shortened because the map is not finite at its end"
+    SHORTENED_DIVERGED = "step shortened because its end could not be corrected to the path"
+    SHORTENED_CONTRACTION = "step shortened because the correction converged too slowly"
+    SHORTENED_DISTANCE = "step shortened because its end was too far from the path"
+    SHORTENED_ANGLE = "step shortened because the path bends too much along it"
+    SHORTENED_LEAP = "step shortened because it may have leapt over folds of the path"
+    SHORTENED_RANGE = "step shortened because it led to λ < 0"
+    SHORTENED_OVERSHOT = "step shortened because it could not be ended at λ = 1"
 
     @property
     def is_accepted(self) -> bool:
@@ -61,11 +64,13 @@ class Path(NamedTuple):
         points: the points (Θ̃/σ, λ), flat, [p, n + 1], with σ the problem's scale, or 1.
         arc: arc length up to each, as a sum of chords.
         residual: ‖(EM_λ(Θ̃) − Θ̃)/σ‖ / ‖Θ̃/σ‖ at each.
-        step: length of the step to each (0 for the first).
+        step: length of the step to each (0 for the first), in the frame of the one before.
         slope: dλ/ds at each.
         eigenvalues: the largest eigenvalues of ∇E at each, falling, [p, k].
         second_weight: g2(λ) at each.
         tangent: the unit tangent at the last point.
+        earlier: the one at the point before it (0 if there is none).
+        leading: eigenvectors of ∇E at the last point, if any are kept.
         next_step: the length that the next step will have.
         events: all steps that were tried.
         outcome: why it ended; None while it has not.
@@ -88,6 +93,8 @@ class Path(NamedTuple):
     eigenvalues: np.ndarray
     second_weight: np.ndarray
     tangent: np.ndarray
+    earlier: np.ndarray
+    leading: Leading
     next_step: float
     events: tuple[Event, ...]
     outcome: Outcome | None
@@ -131,6 +138,7 @@ class NewPoint(NamedTuple):
     tangent: np.ndarray
     eigenvalues: np.ndarray
     second_weight: float
+    leading: Leading
 
 
 def extend(path: Path, new: NewPoint) -> Path:
@@ -145,6 +153,8 @@ def extend(path: Path, new: NewPoint) -> Path:
         eigenvalues=np.concatenate([path.eigenvalues, new.eigenvalues[None]]),
         second_weight=np.append(path.second_weight, new.second_weight),
         tangent=new.tangent,
+        earlier=path.tangent,
+        leading=new.leading,
     )
 
 
@@ -159,6 +169,8 @@ def first_point(new: NewPoint, step: float, unravel: Callable[[Any], Any]) -> Pa
         eigenvalues=new.eigenvalues[None],
         second_weight=np.array([new.second_weight]),
         tangent=new.tangent,
+        earlier=np.zeros_like(new.tangent),
+        leading=new.leading,
         next_step=step,
         events=(),
         outcome=None,

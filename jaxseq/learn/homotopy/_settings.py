@@ -15,6 +15,7 @@ class Predictor(enum.Enum):
     EULER = "z + h·η(z)"
     RK2 = "the midpoint rule"
     RK3 = "Kutta's third-order rule"
+    HERMITE = "Hermite's cubic through the last two points and their tangents; Euler at first"
 
 
 class Jacobian(enum.Enum):
@@ -46,6 +47,10 @@ class Settings(NamedTuple):
         lanczos_steps: products with ∇E that these may take.
         lanczos_accuracy: a relative residual of eigenvectors with which it ends earlier, where E
             is linearised outside of compiled programs; eigenvalues err by about its square.
+        deflated: how many eigenvectors of ∇E to keep from point to point, to have them left out of
+            what GMRES iterates; where E is linearised outside of compiled programs.
+        stretch: δ, by which lengths along these are stretched near turning points, up to 1/δ
+            times; see `_frame`. None for plain lengths.
 
     Example:
         >>> Settings(step=0.05).max_step
@@ -68,6 +73,8 @@ class Settings(NamedTuple):
     eigenvalues: int = 0
     lanczos_steps: int = 40
     lanczos_accuracy: float = 1e-3
+    deflated: int = 0
+    stretch: float | None = None
 
     def point_tolerance(self, dtype: np.dtype) -> float:
         """The bound on the relative residual, for numbers of a dtype."""
@@ -102,7 +109,7 @@ def check_settings(settings: Settings) -> None:
         "lanczos_steps": settings.lanczos_steps,
         "lanczos_accuracy": settings.lanczos_accuracy,
     }
-    for name in ("tolerance", "tangent_tolerance"):
+    for name in ("tolerance", "tangent_tolerance", "stretch"):
         if getattr(settings, name) is not None:
             positive[name] = getattr(settings, name)
     for name, value in positive.items():
@@ -111,8 +118,11 @@ def check_settings(settings: Settings) -> None:
     if settings.corrected and not settings.min_step <= settings.step <= settings.max_step:
         between = f"between min_step {settings.min_step} and max_step {settings.max_step}"
         raise ValueError(f"step: expected one {between}, got {settings.step}")
-    if settings.eigenvalues < 0:
-        raise ValueError(f"eigenvalues: expected 0 or more, got {settings.eigenvalues}")
+    for name in ("eigenvalues", "deflated"):
+        if getattr(settings, name) < 0:
+            raise ValueError(f"{name}: expected 0 or more, got {getattr(settings, name)}")
+    if settings.stretch is not None and not settings.deflated:
+        raise ValueError("stretch: expected None, as deflated is 0, got one")
 
 
 def _by_precision(given: float | None, dtype: np.dtype, double: float, single: float) -> float:

@@ -9,11 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxseq.learn._checkpoint import load_checkpoint, save_checkpoint
+from jaxseq.learn.homotopy._leading import SINGLE, Leading
 from jaxseq.learn.homotopy._path import Event, Outcome, Path, StepOutcome
 from jaxseq.learn.homotopy._problem import Problem, flat_map, unraveller
 from jaxseq.learn.homotopy._settings import Settings
 
-ARRAYS = ("points", "eigenvalues", "tangent")
+ARRAYS = ("points", "eigenvalues", "tangent", "earlier")
+LEADING = ("right", "left")
 SERIES = ("arc", "residual", "step", "slope", "second_weight")
 """Kept as numbers in JSON, as JAX would round them where it has no float64."""
 LIMITS = ("max_steps", "min_step")
@@ -38,11 +40,13 @@ def save_path(
     """
     extra = {
         "next_step": path.next_step,
+        "leading": path.leading.values.tolist(),
         "events": [(e.outcome.name, e.step, e.lam, e.corrections) for e in path.events],
         "outcome": None if path.outcome is None else path.outcome.name,
         **{name: getattr(path, name).tolist() for name in SERIES},
     }
     arrays = [np.ascontiguousarray(getattr(path, name)) for name in ARRAYS]
+    arrays += [np.ascontiguousarray(getattr(path.leading, name)) for name in LEADING]
     save_checkpoint(file, arrays, _about(problem, settings), extra)
 
 
@@ -52,13 +56,17 @@ def load_path(file: str | os.PathLike[str], problem: Problem, settings: Settings
     Example:
         See `save_path`.
     """
-    points, eigenvalues = _counts(file)
-    shapes = [(points, problem.size + 1), (points, eigenvalues), (problem.size + 1,)]
+    points, eigenvalues, kept = _counts(file)
+    long = problem.size + 1
+    shapes = [(points, long), (points, eigenvalues), (long,), (long,)]
     like = [jnp.zeros(shape, problem.dtype) for shape in shapes]
+    like += [jnp.zeros((kept, problem.size), SINGLE) for _ in LEADING]
     arrays, extra = load_checkpoint(file, like, _about(problem, settings))
+    vectors = (np.asarray(array) for array in arrays[len(ARRAYS) :])
     return Path(
         **{name: np.asarray(array) for name, array in zip(ARRAYS, arrays)},
         **{name: np.asarray(extra[name], np.float64) for name in SERIES},
+        leading=Leading(np.asarray(extra["leading"], np.float64), *vectors),
         next_step=extra["next_step"],
         events=tuple(Event(StepOutcome[name], *rest) for name, *rest in extra["events"]),
         outcome=None if extra["outcome"] is None else Outcome[extra["outcome"]],
@@ -66,15 +74,17 @@ def load_path(file: str | os.PathLike[str], problem: Problem, settings: Settings
     )
 
 
-def _counts(file: str | os.PathLike[str]) -> tuple[int, int]:
-    """How many points, and eigenvalues a point, a file has; zeros if it is none of ours."""
+def _counts(file: str | os.PathLike[str]) -> tuple[int, int, int]:
+    """How many points, eigenvalues a point, and eigenvectors a file has; zeros if it is none of
+    ours."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(file, framework="numpy") as opened:
-            return tuple(opened.get_slice("001").get_shape())  # pyright: ignore[reportReturnType]
+            points, eigenvalues = opened.get_slice("001").get_shape()
+            return points, eigenvalues, opened.get_slice(f"{len(ARRAYS):03d}").get_shape()[0]
     except SafetensorError:
-        return 0, 0
+        return 0, 0, 0
 
 
 def _about(problem: Problem, settings: Settings) -> str:
