@@ -43,7 +43,9 @@ from jaxseq.models._crf import CRF as CRF
 from jaxseq.models._hmm import HMM as HMM
 
 _LATER = {
+    "ActiveLearner": "jaxseq.tagger",
     "CRFTagger": "jaxseq.tagger",
+    "CoDL": "jaxseq.tagger",
     "EntropyWeights": "jaxseq.tagger",
     "HMMTagger": "jaxseq.tagger",
     "SelfTraining": "jaxseq.tagger",

@@ -86,7 +86,13 @@ def labelled_columns(width: int, given: Names | None, place: str) -> Names:
     return (*FEATURES[: width - 1], LABEL)
 
 
-def unlabelled_columns(width: int, given: Names | None, needed: Sequence[str], place: str) -> Names:
+def unlabelled_columns(
+    width: int,
+    given: Names | None,
+    needed: Sequence[str],
+    place: str,
+    reader: str = "the model",
+) -> Names:
     """Names of the columns of a file to be tagged, with or without labels in the last.
 
     A name more than there are columns is that of the label, which is then not there.
@@ -94,8 +100,8 @@ def unlabelled_columns(width: int, given: Names | None, needed: Sequence[str], p
     Args:
         width: how many columns the file has.
         given: what the user calls them, or None.
-        needed: what the model reads; ValueError where one of these is missing.
-        place: the file, for messages.
+        needed: what is read; ValueError where one of these is missing.
+        place: the file, for messages. reader: who reads, for messages.
 
     Example:
         >>> unlabelled_columns(2, None, ["word", "pos"], "test.txt")
@@ -111,7 +117,7 @@ def unlabelled_columns(width: int, given: Names | None, needed: Sequence[str], p
     if len(names) != width:
         listed = ", ".join(name or "-" for name in names)
         raise ValueError(f"{place}: expected {len(names)} columns ({listed}), found {width}")
-    require_columns(needed, [name for name in names if name is not None], "the model", place)
+    require_columns(needed, [name for name in names if name is not None], reader, place)
     return names
 
 

@@ -9,6 +9,13 @@ from typing import Any
 
 from jaxseq.cli._blocks import iter_blocks
 from jaxseq.cli._columns import require_columns
+from jaxseq.cli._constrain import (
+    ConstrainedTagger,
+    add_constraint_options,
+    check_constraint_options,
+    columns_of_rules,
+    read_rules,
+)
 from jaxseq.cli._corpus import add_corpus_options, read_corpus
 from jaxseq.cli._files import shown
 from jaxseq.metrics import cohen_kappa, mcnemar, span_scores, token_accuracy
@@ -32,6 +39,7 @@ def add_evaluate(subparsers: Any) -> None:
     )
     add("--model", metavar="DIR", help="of jaxseq train; to be evaluated on the labels of --test")
     add("--test", metavar="FILE", help="a labelled corpus, as for jaxseq train")
+    add_constraint_options(add)
     add_corpus_options(parser)
     add("--tokens", action="store_true", help="also accuracy of tokens and Cohen's kappa")
     add(
@@ -70,7 +78,7 @@ def _labels(options: argparse.Namespace) -> tuple[Labels, Labels, str]:
     if options.file is not None:
         if options.model is not None or options.test is not None:
             raise ValueError("evaluate: expected FILE, or --model and --test; got both")
-        for name in ("columns", "scheme_to"):
+        for name in ("columns", "scheme_to", "constraints", "beam"):
             if getattr(options, name) is not None:
                 option = name.replace("_", "-")
                 raise ValueError(f"--{option}: expected with --model and --test only")
@@ -86,12 +94,23 @@ def _predictions_of_model(options: argparse.Namespace) -> tuple[Labels, Labels]:
     from jaxseq.cli._model_columns import columns_of_model
     from jaxseq.tagger import load
 
+    check_constraint_options(options)
     tagger = load(options.model)
     needed = columns_of_model(tagger, options.model)
+    rules = None
+    if options.constraints is not None:
+        rules = read_rules(options.constraints, tagger.classes_.tolist())
     corpus = read_corpus(options.test, options)
     there = [name for name in corpus.names[:-1] if name is not None]
     require_columns(needed, there, "the model", options.test)
-    return corpus.known_labels(), tagger.predict(corpus.sentences)
+    require_columns(columns_of_rules(rules), there, f"{options.constraints}", options.test)
+    gold = corpus.known_labels()
+    if rules is None:
+        return gold, tagger.predict(corpus.sentences)
+    constrained = ConstrainedTagger(tagger, rules, options.beam)
+    predicted = constrained.predict(corpus.sentences)
+    constrained.say_unmet()
+    return gold, predicted
 
 
 def _read_predictions(path: str, delimiter: str | None) -> tuple[Labels, Labels]:

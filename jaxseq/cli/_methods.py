@@ -52,7 +52,7 @@ def train_with(
     """
     if others is None:
         tagger.fit(train.sentences, train.labels, warm_start_from=older)
-        return Trained(tagger, _iterations_before_interrupt(tagger))
+        return Trained(tagger, iterations_before_interrupt(tagger))
     if options.self_training:
         return _train_on_own_labels(tagger, train, others, options)
     return _train_with_entropy(tagger, train, others, older, options)
@@ -85,7 +85,7 @@ def _train_with_entropy(
         warm_start_from=older,
         **{name: report[name] for name in ("entropy_weight", "entropy_gradient", "vocabulary")},
     )
-    interrupted = _iterations_before_interrupt(tagger)
+    interrupted = iterations_before_interrupt(tagger)
     if choice is None:
         return Trained(tagger, interrupted, _counted(others, report))
     if interrupted is None:
@@ -112,7 +112,7 @@ def _train_on_own_labels(
     interrupted = None
     if trained.outcome_.startswith("interrupted"):
         rounds = f"{trained.rounds_} rounds of self-training"
-        interrupted = _iterations_before_interrupt(last) or rounds
+        interrupted = iterations_before_interrupt(last) or rounds
     report = {
         "method": "self-training",
         "confidence": trained.confidence,
@@ -129,7 +129,7 @@ def _counted(others: list[Sentence], report: dict[str, Any]) -> dict[str, Any]:
     return {"sentences": len(others), "tokens": sum(map(len, others)), **report}
 
 
-def _iterations_before_interrupt(tagger: CRFTagger) -> str | None:
+def iterations_before_interrupt(tagger: CRFTagger) -> str | None:
     """In words; None where there was no Ctrl-C."""
     if not tagger.outcome_.startswith("interrupted"):
         return None

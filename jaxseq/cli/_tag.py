@@ -11,6 +11,13 @@ from typing import Any
 
 from jaxseq.cli._blocks import Block, iter_blocks
 from jaxseq.cli._columns import Names, add_column_options, require_columns, unlabelled_columns
+from jaxseq.cli._constrain import (
+    ConstrainedTagger,
+    add_constraint_options,
+    check_constraint_options,
+    columns_of_rules,
+    read_rules,
+)
 from jaxseq.cli._files import STANDARD, iter_input, open_output, require_file, shown
 from jaxseq.text import tokenize_citation
 
@@ -54,8 +61,10 @@ def add_tag(subparsers: Any) -> None:
         "--k-best",
         type=int,
         metavar="K",
-        help="the K most probable labellings of each sentence, each after a line '# rank P'",
+        help="the K most probable labellings of each sentence, each after a line '# rank P'; with "
+        "--constraints P is the probability times exp(−penalties)",
     )
+    add_constraint_options(add)
     parser.set_defaults(run=_run)
 
 
@@ -77,6 +86,9 @@ def _run(options: argparse.Namespace) -> int:
         raise ValueError("--columns: expected with --format conll only")
     if options.format == "conll" and options.tokenize != "spaces":
         raise ValueError("--tokenize: expected with --format plain only")
+    if options.constraints is not None and options.marginals:
+        raise ValueError("--marginals: expected no --constraints along with it")
+    check_constraint_options(options, options.k_best)
     if options.file != STANDARD:
         require_file(options.file)
     from jaxseq.cli._model_columns import columns_of_model
@@ -85,6 +97,11 @@ def _run(options: argparse.Namespace) -> int:
     tagger = load(options.model)
     needed = columns_of_model(tagger, options.model)
     labels = tagger.classes_.tolist()
+    constrained = None
+    if options.constraints is not None:
+        rules = read_rules(options.constraints, labels)
+        needed = tuple(dict.fromkeys([*needed, *columns_of_rules(rules)]))
+        tagger = constrained = ConstrainedTagger(tagger, rules, options.beam)
     read = _plain_items if options.format == "plain" else _column_items
     items = read(options, needed, labels)
     annotate = _annotation(tagger, options.marginals, options.k_best)
@@ -92,6 +109,8 @@ def _run(options: argparse.Namespace) -> int:
         while chunk := list(islice(items, CHUNK)):
             _write(file.write, chunk, annotate)
             file.flush()
+    if constrained is not None:
+        constrained.say_unmet()
     return 0
 
 
@@ -101,7 +120,7 @@ def _run(options: argparse.Namespace) -> int:
 def _plain_items(
     options: argparse.Namespace, needed: Sequence[str], labels: Sequence[str]
 ) -> Iterator[_Item]:
-    require_columns(needed, ["word"], "the model", shown(options.file))
+    require_columns(needed, ["word"], _reader(options), shown(options.file))
     tokenize = tokenize_citation if options.tokenize == "citations" else str.split
     for line in iter_input(options.file):
         words = tokenize(line)
@@ -125,11 +144,18 @@ def _column_items(
             continue
         if names is None:
             place = f"{shown(options.file)}:{block.first}"
-            names = unlabelled_columns(block.width, options.columns, needed, place)
+            names = unlabelled_columns(
+                block.width, options.columns, needed, place, _reader(options)
+            )
             if options.columns is None:
                 _check_no_labels(block, names, needed, labels, place)
         cells = {name: block.column(i) for i, name in enumerate(names) if name is not None}
         yield _Item(lines, cells, between)
+
+
+def _reader(options: argparse.Namespace) -> str:
+    """Who reads the columns, for messages."""
+    return "the model" if options.constraints is None else "the model with its constraints"
 
 
 def _check_no_labels(

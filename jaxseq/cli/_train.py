@@ -11,6 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxseq.cli._codl import (
+    add_codl_options,
+    check_codl_options,
+    lines_on_codl,
+    rules_to_train_under,
+    train_codl,
+)
+from jaxseq.cli._constrain import ConstrainedTagger, columns_of_rules
 from jaxseq.cli._corpus import Corpus, add_corpus_options, read_corpus
 from jaxseq.cli._entropy_choice import check_choosable, checkpoint_files
 from jaxseq.cli._files import require_model_place
@@ -59,6 +67,7 @@ def add_train(subparsers: Any) -> None:
     search = parser.add_argument_group("search")
     _add_search_options(search.add_argument)
     add_unlabelled_options(parser)
+    add_codl_options(parser)
     add("--quiet", action="store_true", help="no progress bar and no report")
     add("--json", action="store_true", help="report as one JSON object")
     usual = {name: parser.get_default(name) for name in OF_A_CRF}
@@ -91,9 +100,9 @@ def _add_search_options(add: Any) -> None:
     add(
         "--checkpoint",
         metavar="FILE",
-        help="keep the unfinished search here, and go on from it; self-training keeps its labels "
-        "here instead, --choose-entropy-weight its scores and its choice beside it, in "
-        "FILE.cross-validation and FILE.entropy-weight",
+        help="keep the unfinished search here, and go on from it; self-training and CoDL keep "
+        "their labels here instead, --choose-entropy-weight its scores and its choice beside it, "
+        "in FILE.cross-validation and FILE.entropy-weight",
     )
     add("--warm-start", metavar="DIR", help="begin with the weights of this model")
     add("--cores", type=int, metavar="N", help="threads to train with (all)")
@@ -104,11 +113,14 @@ def _run(options: argparse.Namespace) -> int:
 
     check_model_options(options, options.usual)
     check_unlabelled_options(options)
+    check_codl_options(options)
     require_model_place(options.out)
     if options.checkpoint is not None:
         _check_checkpoint(options.checkpoint, options.out)
     train = read_corpus(options.train, options, scheme=options.scheme)
     tagger, needed = _untrained(options, train)
+    rules = rules_to_train_under(options, train)
+    needed = tuple(dict.fromkeys([*needed, *columns_of_rules(rules)]))
     # All files before training, so that a mistake in one is found at once.
     dev = dev_labels = others = None
     if options.dev is not None:
@@ -119,7 +131,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.unlabelled is not None:
         others = read_unlabelled(options, train, needed)
     older = None if options.warm_start is None else load(options.warm_start)
-    if isinstance(tagger, CRFTagger):
+    if options.codl and others is not None:
+        trained = train_codl(tagger, train, others, rules, options)
+    elif isinstance(tagger, CRFTagger):
         trained = train_with(tagger, train, others, older, options)
     else:
         trained = train_hmm(tagger, train, others, options)
@@ -132,7 +146,10 @@ def _run(options: argparse.Namespace) -> int:
     report = _report(trained, train, options.out)
     table = None
     if dev is not None and dev_labels is not None:
-        scores = span_scores(dev_labels, trained.tagger.predict(dev.sentences))
+        predictor = trained.tagger
+        if rules is not None:
+            predictor = ConstrainedTagger(trained.tagger, rules, options.beam)
+        scores = span_scores(dev_labels, predictor.predict(dev.sentences))
         table, report["dev"] = scores.table(), scores.as_dict()
     if options.quiet:
         return 0
@@ -187,7 +204,9 @@ def _report(trained: Trained, train: Corpus, out: str) -> dict[str, Any]:
     from jaxseq.tagger import CRFTagger
 
     tagger: CRFTagger | HMMTagger = trained.tagger
-    features, everything = (tagger.seconds_[name] for name in ("features", "all"))
+    # A model that is mixed of others was not trained itself; how long CoDL took is told apart.
+    taken = getattr(tagger, "seconds_", {})
+    features, everything = (taken.get(name, 0.0) for name in ("features", "all"))
     if isinstance(tagger, CRFTagger):
         counts = {"attributes": tagger.extractor_.attribute_count}
         counts["evaluations"] = tagger.n_evaluations_
@@ -200,7 +219,7 @@ def _report(trained: Trained, train: Corpus, out: str) -> dict[str, Any]:
         **counts,
         "labels": len(tagger.classes_),
         "iterations": tagger.n_iter_,
-        "loss": tagger.loss_ if math.isfinite(tagger.loss_) else None,
+        "loss": tagger.loss_ if math.isfinite(tagger.loss_ or 0.0) else None,
         "outcome": tagger.outcome_,
         "seconds": {"features": features, "training": everything - features, **trained.seconds},
         "model": out,
@@ -233,6 +252,8 @@ def _lines_on_unlabelled(report: dict[str, Any] | None, seconds: dict[str, float
         weight, gradient, vocabulary = (report[name] for name in names)
         chosen = f"weight {weight:g}, gradient {gradient}, vocabulary {vocabulary}"
         return [counts, f"entropy   {chosen}"]
+    if report["method"] == "codl":
+        return [counts, *lines_on_codl(report, seconds["codl"])]
     if report["method"] == "em":
         return [counts, line_on_em(report)]
     rounds = f"rounds    {report['rounds']} of self-training ({seconds['self_training']:.1f} s)"

@@ -14,6 +14,8 @@ from jaxseq.constraints._fields import EndsWith as EndsWith
 from jaxseq.constraints._fields import FieldLength as FieldLength
 from jaxseq.constraints._fields import MustAppear as MustAppear
 from jaxseq.constraints._fields import Order as Order
+from jaxseq.constraints._file import ConstraintFile as ConstraintFile
+from jaxseq.constraints._file import read_constraints as read_constraints
 from jaxseq.constraints._fold import Folded as Folded
 from jaxseq.constraints._fold import fold_local as fold_local
 from jaxseq.constraints._labels import Labels as Labels
@@ -21,6 +23,8 @@ from jaxseq.constraints._local import OnlyOn as OnlyOn
 from jaxseq.constraints._local import StartsWith as StartsWith
 from jaxseq.constraints._local import TransitionsOnlyOn as TransitionsOnlyOn
 from jaxseq.constraints._local import WordsImply as WordsImply
+from jaxseq.constraints._penalties import corpus_violations as corpus_violations
+from jaxseq.constraints._penalties import estimate_penalties as estimate_penalties
 from jaxseq.constraints._product import exact_search as exact_search
 from jaxseq.constraints._product import joint_states as joint_states
 from jaxseq.constraints._rules import Rule as Rule

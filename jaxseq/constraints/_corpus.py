@@ -88,6 +88,7 @@ def search_corpus(
     """
     nodes, lengths = np.asarray(nodes), np.asarray(lengths, np.int64)
     _check(nodes, edges, lengths, constraints, x)
+    constraints, x = _without_free(constraints, x)
     run, exact = _choose(constraints, k, width, method)
     labels = np.full((len(nodes), k), -1, np.int32)
     scores, hard = np.zeros((len(lengths), k), nodes.dtype), np.zeros((len(lengths), k), np.int32)
@@ -112,7 +113,11 @@ def search_corpus(
     return CorpusLabellings(labels, scores, hard, exact)
 
 
-Run = Callable[[Chain, Constraints, tuple[Any, ...]], Labellings]
+def _without_free(constraints: Constraints, x: tuple[Any, ...]) -> tuple[Constraints, Any]:
+    """Without those that cost nothing, so that the search is that of a model without them."""
+    costs = [h or p > 0 for h, p in zip(constraints.hard, np.asarray(constraints.penalties))]
+    chosen = [number for number, cost in enumerate(costs) if cost]
+    return constraints.only(chosen), tuple(x[number] for number in chosen)
 
 
 def _viterbi(chain: Chain, constraints: Constraints, x: tuple[Any, ...], k: int) -> Labellings:
@@ -154,9 +159,8 @@ def _search_block(nodes, edges, lengths, x, constraints: Constraints, run: _Run)
 
 
 def _chunks(lengths: np.ndarray) -> list[np.ndarray]:
-    """Sequences of similar lengths, at most `CHUNK` together; none without a token."""
+    """Sequences of similar lengths, at most `CHUNK` together."""
     order = np.argsort(lengths, kind="stable")
-    order = order[lengths[order] > 0]
     return [order[first : first + CHUNK] for first in range(0, len(order), CHUNK)]
 
 
@@ -177,6 +181,8 @@ def _pad(members, starts, lengths, nodes, edges, x) -> tuple[Any, Any, np.ndarra
 
     def spread(array: np.ndarray) -> np.ndarray:
         array = np.asarray(array)
+        if not len(array):  # sequences without a token, all of them
+            array = np.zeros((1, *array.shape[1:]), array.dtype)
         mask = inside.reshape(*inside.shape, *(1,) * (array.ndim - 1))
         return np.where(mask, array[index], np.zeros((), array.dtype))
 

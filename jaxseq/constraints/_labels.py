@@ -76,10 +76,11 @@ class Labels:
         return mask
 
     def field_numbers(self, names: Sequence[str] | None) -> list[int]:
-        """Numbers of fields; None for all but `O`."""
+        """Numbers of fields in the order of their names; None for all but `O`."""
         if names is None:
             return [number for number, field in enumerate(self.fields) if field != OUTSIDE]
-        return list(dict.fromkeys(int(self.field_of[label]) for label in self.numbers(names)))
+        found = (label for name in names for label in self.numbers([name]))
+        return list(dict.fromkeys(int(self.field_of[label]) for label in found))
 
     def encode(self, labelling: Sequence[str | int]) -> np.ndarray:
         """Numbers of a labelling, given by names or numbers."""

@@ -72,6 +72,16 @@ class Constraints(eqx.Module):
         checked = [check_penalty(float(penalty)) for penalty in penalties]
         return Constraints(self.parts, *_split_penalties(checked), self.names, self.num_labels)
 
+    def only(self, numbers: Sequence[int]) -> Constraints:
+        """Some of the constraints, by their numbers."""
+        return Constraints(
+            tuple(self.parts[number] for number in numbers),
+            self.penalties[np.asarray(numbers, np.int32)],
+            tuple(self.hard[number] for number in numbers),
+            tuple(self.names[number] for number in numbers),
+            self.num_labels,
+        )
+
     def observe(self, sentence: Any) -> tuple[Any, ...]:
         """What each constraint looks at of a sentence, on the host: arrays [n, …] or None."""
         return tuple(part.observe(sentence) for part in self.parts)

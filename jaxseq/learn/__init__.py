@@ -1,5 +1,10 @@
 """Learning: objectives on corpora, and searches for the parameters that are best by them."""
 
+from jaxseq.learn import active as active
+from jaxseq.learn._codl import LabellingWeights as LabellingWeights
+from jaxseq.learn._codl import labelling_counts as labelling_counts
+from jaxseq.learn._codl import labelling_weights as labelling_weights
+from jaxseq.learn._codl import mix_models as mix_models
 from jaxseq.learn._corpus import EncodedLabels as EncodedLabels
 from jaxseq.learn._corpus import Layout as Layout
 from jaxseq.learn._corpus import Shard as Shard

@@ -1,5 +1,8 @@
 """The tagger: an estimator on top of features, models and learning."""
 
+from jaxseq.tagger._active import ActiveLearner as ActiveLearner
+from jaxseq.tagger._codl import CoDL as CoDL
+from jaxseq.tagger._constrained import ConstraintWarning as ConstraintWarning
 from jaxseq.tagger._crfsuite import import_crfsuite as import_crfsuite
 from jaxseq.tagger._entropy_weight import EntropyWeights as EntropyWeights
 from jaxseq.tagger._entropy_weight import choose_entropy_weight as choose_entropy_weight

@@ -17,6 +17,7 @@ from jaxseq.models._crf import CRF
 from jaxseq.models._hmm import HMM
 from jaxseq.tagger import _lattices
 from jaxseq.tagger._checks import check_number, check_sentences
+from jaxseq.tagger._constrained import Scored, best_under, costly, k_best_under
 from jaxseq.tagger._hmm_data import HMMData, numbers_of, read_hmm_data, read_words
 from jaxseq.tagger._hmm_lattices import conditional_of, features_of
 from jaxseq.tagger._hmm_plan import hmm_plan_of
@@ -178,18 +179,42 @@ class HMMTagger(BaseEstimator):
             numbers_of(words, self.vocabulary_), lengths
         )
 
-    def predict(self, X: Iterable[Any]) -> list[list[str]]:
+    def _scored(self, X: Iterable[Any]) -> Scored:
+        check_is_fitted(self, "model_")
+        sentences = list(check_sentences(X))
+        return Scored(*self._conditional(sentences), sentences)
+
+    def predict(
+        self, X: Iterable[Any], *, constraints: Any = None, width: int | None = None
+    ) -> list[list[str]]:
         """Labels of each sentence: the best labelling, or each token's best label (`decoding`).
 
+        Args:
+            X: sentences.
+            constraints: penalised rules (`jaxseq.constraints.Penalised`), a file of them, or
+                `Constraints` for `classes_`: the best labelling is then that of the highest
+                log P(x, y) less its penalties, whatever `decoding` is. None for none.
+            width: of the beam that searches under constraints with many states; None for 50.
+
         Raises:
-            ValueError: for a sentence of probability 0, which there is only without smoothing.
+            ValueError: for a sentence of probability 0, which there is only without smoothing;
+                for a constraint with a label that the model does not have.
+
+        Warns:
+            ConstraintWarning: where hard constraints cannot all be met; such a sentence gets the
+                fewest violations.
         """
         if self.decoding not in ("viterbi", "max_marginal"):
             raise ValueError(
                 f"decoding: expected 'viterbi' or 'max_marginal', got {self.decoding!r:.60}"
             )
-        model, features = self._conditional(X)
-        if self.decoding == "viterbi":
+        scored = self._scored(X)
+        model, features, _ = scored
+        bound = costly(self.classes_.tolist(), constraints)
+        if bound is not None:
+            best = best_under(scored, bound, width)
+            _check_possible(best >= 0, features.lengths)
+        elif self.decoding == "viterbi":
             best = _lattices.best_labels(model, features)
             _check_possible(best >= 0, features.lengths)
         else:
@@ -211,16 +236,24 @@ class HMMTagger(BaseEstimator):
         classes = self.classes_.tolist()
         return [[dict(zip(classes, token)) for token in array.tolist()] for array in found]
 
-    def predict_k_best(self, X: Iterable[Any], k: int) -> list[list[tuple[list[str], float]]]:
+    def predict_k_best(
+        self, X: Iterable[Any], k: int, *, constraints: Any = None, width: int | None = None
+    ) -> list[list[tuple[list[str], float]]]:
         """The k most probable labellings of each sentence with their log P(y | x).
 
         Best first; fewer than k where fewer are possible, and by whole labellings whatever
-        `decoding` is.
+        `decoding` is. With constraints (as in `predict`), the k that are found of the highest
+        log P(y | x) less the soft penalties, and these numbers.
         """
         check_number("k", k, 1, numbers.Integral)
-        model, features = self._conditional(X)
+        scored = self._scored(X)
+        bound = costly(self.classes_.tolist(), constraints)
+        if bound is None:
+            paths_of = _lattices.k_best_paths(scored.model, scored.features, int(k))
+        else:
+            paths_of = k_best_under(scored, bound, int(k), width)
         found = []
-        for paths, log_probs in _lattices.k_best_paths(model, features, int(k)):
+        for paths, log_probs in paths_of:
             legal = np.isfinite(log_probs)
             found.append(
                 [

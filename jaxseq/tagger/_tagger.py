@@ -22,6 +22,7 @@ from jaxseq.tagger._checks import (
     check_sentence_weights,
     check_sentences,
 )
+from jaxseq.tagger._constrained import Scored, best_under, costly, k_best_under
 from jaxseq.tagger._fit import search
 from jaxseq.tagger._labels import (
     Label,
@@ -262,15 +263,39 @@ class CRFTagger(BaseEstimator):
         check_is_fitted(self, "model_")
         return self.extractor_.transform(check_sentences(X))
 
-    def predict(self, X: Iterable[Any]) -> list[list[str]]:
+    def _scored(self, X: Iterable[Any]) -> Scored:
+        check_is_fitted(self, "model_")
+        sentences = list(check_sentences(X))
+        features = self._features(sentences)
+        return Scored(self.model_, features, sentences)
+
+    def predict(
+        self, X: Iterable[Any], *, constraints: Any = None, width: int | None = None
+    ) -> list[list[str]]:
         """The most probable labelling of each sentence (Viterbi).
+
+        Args:
+            X: sentences.
+            constraints: penalised rules (`jaxseq.constraints.Penalised`), a file of them, or
+                `Constraints` for `classes_`: the best labelling is then that of the highest score
+                less its penalties. None for none.
+            width: of the beam that searches under constraints with many states; None for 50.
 
         Raises:
             ValueError: for a sentence that has no legal labelling, as under IOBES one word has
-                none where the training data has no S.
+                none where the training data has no S; for a constraint with a label that the
+                model does not have.
+
+        Warns:
+            ConstraintWarning: where hard constraints cannot all be met; such a sentence gets the
+                fewest violations.
         """
-        features = self._features(X)
-        best = _lattices.best_labels(self.model_, features)
+        scored = self._scored(X)
+        features, bound = scored.features, costly(self.classes_.tolist(), constraints)
+        if bound is None:
+            best = _lattices.best_labels(self.model_, features)
+        else:
+            best = best_under(scored, bound, width)
         check_possible(best >= 0, features.lengths)
         return split_by_sentence(self.classes_[best].tolist(), features.lengths)
 
@@ -287,15 +312,25 @@ class CRFTagger(BaseEstimator):
         classes = self.classes_.tolist()
         return [[dict(zip(classes, token)) for token in array.tolist()] for array in found]
 
-    def predict_k_best(self, X: Iterable[Any], k: int) -> list[list[tuple[list[str], float]]]:
+    def predict_k_best(
+        self, X: Iterable[Any], k: int, *, constraints: Any = None, width: int | None = None
+    ) -> list[list[tuple[list[str], float]]]:
         """The k most probable labellings of each sentence with their log-probabilities.
 
         Best first; fewer than k where fewer are possible. Log-probabilities are differences of
-        float32 scores: in sentences of thousands of words, neighbours may print alike.
+        float32 scores: in sentences of thousands of words, neighbours may print alike. With
+        constraints (as in `predict`), the k that are found of the highest log p(y | x) less the
+        soft penalties, and these numbers.
         """
-        features = self._features(X)
+        scored = self._scored(X)
+        bound = costly(self.classes_.tolist(), constraints)
+        if bound is None:
+            paths_of = _lattices.k_best_paths(self.model_, scored.features, k)
+        else:
+            check_number("k", k, 1, numbers.Integral)
+            paths_of = k_best_under(scored, bound, int(k), width)
         found = []
-        for paths, log_probs in _lattices.k_best_paths(self.model_, features, k):
+        for paths, log_probs in paths_of:
             legal = np.isfinite(log_probs)
             found.append(
                 [

@@ -1,0 +1,258 @@
+"""Violations in a labelled corpus, and the penalties that they speak for."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array
+
+from jaxseq.constraints._constraint import BEFORE_THE_FIRST, Constraint
+from jaxseq.constraints._corpus import padded_length
+from jaxseq.constraints._count import count_one
+from jaxseq.constraints._labels import Labels, Scheme
+from jaxseq.constraints._product import MOST_STATES
+from jaxseq.constraints._set import Constraints, Penalised, bind_constraints
+
+TOGETHER = 64
+"""Sequences of similar length that are counted together."""
+
+
+def estimate_penalties(
+    constraints: Any,
+    X: Iterable[Any],
+    y: Iterable[Any],
+    smoothing: float = 1.0,
+    *,
+    labels: Sequence[str] | None = None,
+    scheme: Scheme = "plain",
+) -> list[float]:
+    r"""Penalties from labelled sentences: the log-odds of a violation not happening.
+
+    .. math::
+        \rho_k = \max\Big(0, \log \frac{o_k - v_k + \varepsilon}{v_k + \varepsilon}\Big)
+
+    with :math:`v_k = \sum d_k(x, y)` violations at :math:`o_k` opportunities: the tokens at which
+    some label would have been a violation after the labels before it, and the ends of sentences
+    for a constraint that they decide (`MustAppear`, `EndsWith`). So a dictionary has as many as
+    its words occur, and `StartsWith` one a sentence. A rule that is broken at every second
+    opportunity or more often is worth nothing.
+
+    Args:
+        constraints: rules, with or without penalties, a `ConstraintFile`, or `Constraints`; the
+            penalties that they have do not matter.
+        X: sentences, as the constraints look at them.
+        y: their labels, names or numbers; all known.
+        smoothing: ε, 0 or more. Above 0 all penalties are finite; with 0, a rule that is never
+            broken becomes hard.
+        labels: all labels, in the model's order; None for those of y, sorted.
+        scheme: how labels stand for fields; a `ConstraintFile` has its own.
+
+    Returns:
+        A penalty for each constraint, as `Constraints.with_penalties` takes them.
+
+    Raises:
+        ValueError: for labels that do not fit.
+
+    Cost: O(N c s) for N tokens, c constraints and s labels.
+
+    Example:
+        >>> from jaxseq.constraints import AtMostOnce, StartsWith
+        >>> X, y = [["a", "b"], ["c", "d", "e"]], [["A", "B"], ["B", "A", "A"]]
+        >>> found = estimate_penalties([AtMostOnce(), StartsWith(["A"])], X, y)
+        >>> [round(penalty, 4) for penalty in found]  # log(2 / 1), log(2 / 2)
+        [0.6931, 0.0]
+
+    References:
+        Chang, Ratinov & Roth 2007, section 5, who suggest it and set all to one value.
+    """
+    is_number = isinstance(smoothing, numbers.Real) and not isinstance(smoothing, bool)
+    if not is_number or not 0 <= smoothing < math.inf:
+        raise ValueError(f"smoothing: expected a finite number, 0 or more, got {smoothing!r:.40}")
+    sentences, labellings = list(X), [_checked(n, labelling) for n, labelling in enumerate(y)]
+    if len(sentences) != len(labellings):
+        raise ValueError(
+            f"y: expected labels for {len(sentences)} sentences, got {len(labellings)}"
+        )
+    bound, names = _bind(constraints, labellings, labels, scheme)
+    paths = [_encode(names, n, *pair) for n, pair in enumerate(zip(sentences, labellings))]
+    lengths = np.array([len(path) for path in paths], np.int64)
+    flat = np.concatenate(paths) if paths else np.zeros(0, np.int32)
+    x = bound.observe_all(sentences)
+    violated = corpus_violations(bound, x, flat, lengths).sum(0)
+    chances = _by_block(_chances_of_rows, bound, x, flat, lengths).sum(0)
+    return [_log_odds(int(count), int(at), smoothing) for count, at in zip(violated, chances)]
+
+
+def _log_odds(violated: int, opportunities: int, smoothing: float) -> float:
+    against = max(opportunities - violated, 0) + smoothing
+    if against == 0:
+        return 0.0
+    happened = violated + smoothing
+    return max(0.0, math.log(against / happened)) if happened else math.inf
+
+
+def _checked(number: int, labelling: Any) -> list[str | int]:
+    """A labelling as a list; ValueError where a label is not known."""
+    if isinstance(labelling, str) or not isinstance(labelling, Iterable):
+        raise ValueError(f"y[{number}]: expected a list of labels, got {labelling!r:.40}")
+    found = list(labelling)
+    for position, label in enumerate(found):
+        if isinstance(label, bool) or not isinstance(label, str | numbers.Integral):
+            raise ValueError(f"y[{number}][{position}]: expected a label, got {label!r:.40}")
+    return found
+
+
+def _bind(
+    constraints: Any, y: list[list[Any]], labels: Sequence[str] | None, scheme: Scheme
+) -> tuple[Constraints, Labels]:
+    """The constraints and the labels that they are for."""
+    if isinstance(constraints, Constraints):
+        count = constraints.num_labels
+        if labels is None:
+            found = sorted({label for labelling in y for label in labelling if _is_name(label)})
+            labels = found if len(found) == count else [str(number) for number in range(count)]
+        if len(labels) != count:
+            raise ValueError(
+                f"labels: expected {count}, as the constraints have, got {len(labels)}"
+            )
+        return constraints, Labels(labels, scheme)
+    rules = getattr(constraints, "rules", constraints)
+    scheme = getattr(constraints, "scheme", scheme)
+    if labels is None:
+        labels = sorted({str(label) for labelling in y for label in labelling})
+    free = [Penalised(rule.rule, 0.0) if isinstance(rule, Penalised) else rule for rule in rules]
+    return bind_constraints(free, labels, penalty=0.0, scheme=scheme), Labels(labels, scheme)
+
+
+def _is_name(label: Any) -> bool:
+    return isinstance(label, str)
+
+
+def _encode(names: Labels, number: int, sentence: Any, labelling: list[Any]) -> np.ndarray:
+    if isinstance(sentence, Sequence) and len(sentence) != len(labelling):
+        wanted = f"{len(sentence)} labels, one a token"
+        raise ValueError(f"y[{number}]: expected {wanted}, got {len(labelling)}")
+    try:
+        return names.encode(labelling)
+    except ValueError as error:
+        raise ValueError(str(error).replace("y[", f"y[{number}][", 1)) from None
+
+
+def _chances(part: Constraint, x: Any, path: Array, length: Array, labels: int) -> Array:
+    """Positions at which some label would have been a violation, and the end where it decides."""
+
+    def advance(carry, inputs):
+        state, before = carry
+        t, label = inputs
+
+        def one(other: Array) -> Array:
+            return jnp.asarray(part.step(state, t, before, other, x)[0], jnp.int32)
+
+        could = (jax.vmap(one)(jnp.arange(labels, dtype=jnp.int32)) > 0).any()
+        return (part.step(state, t, before, label, x)[1], label), could & (t < length)
+
+    positions = jnp.arange(len(path), dtype=jnp.int32)
+    first = (part.init(x), jnp.int32(BEFORE_THE_FIRST))
+    _, could = lax.scan(advance, first, (positions, path))
+    return could.sum(dtype=jnp.int32) + (_ends_decide(part) & (length > 0))
+
+
+def _ends_decide(part: Constraint) -> Array:
+    """Whether the end can show a violation; taken for granted where the states are not known."""
+    if type(part).final is Constraint.final:
+        return jnp.array(False)
+    if part.num_states is None or part.num_states > MOST_STATES:
+        return jnp.array(True)
+    states = jax.vmap(part.as_state)(jnp.arange(part.num_states, dtype=jnp.int32))
+    return (jax.vmap(part.final)(states) > 0).any()
+
+
+@jax.jit
+def _chances_of_rows(constraints: Constraints, x: Any, paths: Array, lengths: Array) -> Array:
+    def one(seen: Any, path: Array, length: Array) -> Array:
+        parts = zip(constraints.parts, seen)
+        count = constraints.num_labels
+        return jnp.stack([_chances(part, its, path, length, count) for part, its in parts])
+
+    return jax.vmap(one)(x, paths, lengths)
+
+
+def corpus_violations(
+    constraints: Constraints, x: tuple[Any, ...], labels: np.ndarray, lengths: np.ndarray
+) -> np.ndarray:
+    r"""How often each of many labellings violates each constraint: :math:`d_k(x_b, y_b)`, [B, c].
+
+    Args:
+        constraints: of `bind_constraints`. x: of `Constraints.observe_all`.
+        labels: numbers [N] of all tokens' labels, one sequence after another.
+        lengths: [B], tokens of each sequence, N together. Nothing is violated by one without any.
+
+    Raises:
+        ValueError: for shapes that do not fit.
+
+    Cost: O(N c); one program is compiled for each of few lengths.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxseq.constraints import AtMostOnce, StartsWith, bind_constraints
+        >>> rules = bind_constraints([AtMostOnce(), StartsWith(["A"])], ["A", "B"], penalty=1)
+        >>> labels, lengths = np.array([1, 0, 1, 0]), np.array([3, 1])
+        >>> corpus_violations(rules, (None, None), labels, lengths).tolist()
+        [[1, 1], [0, 0]]
+    """
+    labels, lengths = np.asarray(labels, np.int32), np.asarray(lengths, np.int64)
+    total = int(lengths.sum())
+    for name, array in [("labels", labels), *(("x", leaf) for leaf in jax.tree.leaves(x))]:
+        if len(array) != total:
+            raise ValueError(f"{name}: expected {total} tokens, as lengths say, got {len(array)}")
+    return _by_block(_count_rows, constraints, x, labels, lengths)
+
+
+def _by_block(
+    run: Callable[..., Array],
+    constraints: Constraints,
+    x: tuple[Any, ...],
+    labels: np.ndarray,
+    lengths: np.ndarray,
+) -> np.ndarray:
+    """What `run` gives for each sequence and constraint, [B, c]; 0 without a token."""
+    found = np.zeros((len(lengths), len(constraints)), np.int64)
+    starts = np.cumsum(lengths) - lengths
+    order = np.argsort(lengths, kind="stable")
+    order = order[lengths[order] > 0]
+    for first in range(0, len(order) if len(constraints) else 0, TOGETHER):
+        members = order[first : first + TOGETHER]
+        found[members] = _run_block(run, constraints, x, labels, starts, lengths, members)
+    return found
+
+
+def _run_block(run, constraints, x, labels, starts, lengths, members: np.ndarray) -> np.ndarray:
+    """The same for some sequences, padded to a common length and a common number."""
+    width = padded_length(int(lengths[members].max()))
+    count, begin = np.zeros(TOGETHER, np.int32), np.zeros(TOGETHER, np.int64)
+    count[: len(members)], begin[: len(members)] = lengths[members], starts[members]
+    inside = np.arange(width) < count[:, None]
+    index = np.where(inside, begin[:, None] + np.arange(width), 0)
+
+    def spread(array: np.ndarray) -> np.ndarray:
+        mask = inside.reshape(*inside.shape, *(1,) * (np.ndim(array) - 1))
+        return np.where(mask, np.asarray(array)[index], np.zeros((), np.asarray(array).dtype))
+
+    seen = jax.tree.map(spread, x)
+    return np.asarray(run(constraints, seen, spread(labels), count))[: len(members)]
+
+
+@jax.jit
+def _count_rows(constraints: Constraints, x: Any, paths: Array, lengths: Array) -> Array:
+    def one(seen: Any, path: Array, length: Array) -> Array:
+        counts = [count_one(part, its, path, length) for part, its in zip(constraints.parts, seen)]
+        return jnp.stack(counts)
+
+    return jax.vmap(one)(x, paths, lengths)

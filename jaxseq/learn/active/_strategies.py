@@ -1,0 +1,142 @@
+"""What to ask next: settings, checked."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens that the model is least sure of (Wanvarie et al. 2011).
+
+    A token is *informative* when the marginal probability of its Viterbi label is below the
+    threshold δ; of those without a known label the `count` least confident are asked.
+
+    Args:
+        count: q, tokens a round; None takes all (in one round: the paper's Partial).
+        threshold: δ, above 0 and at most 1.
+
+    Example:
+        >>> Tokens(500, 0.9)
+        Tokens(count=500, threshold=0.9)
+    """
+
+    count: int | None = 500
+    threshold: float = 0.99
+
+    def __post_init__(self) -> None:
+        _check_count("count", self.count)
+        _check_threshold(self.threshold)
+
+
+@dataclass(frozen=True)
+class Spans:
+    r"""The windows of up to `width` tokens that the model is least sure of.
+
+    A window is scored by its entropy (Mann & McCallum's span entropy, the rest summed out) less a
+    price for each of its labels,
+
+    .. math:: H(Y_a, \ldots, Y_{b-1}) - (b - a)\, h(\delta),
+
+    where h(δ) = `token_price`, the least entropy of a token whose best label has probability δ.
+    That makes widths comparable: the entropy itself always grows with the window, and the entropy
+    a token is never larger than that of the window's least sure token, so the one would always ask
+    for the widest windows and the other for single tokens. A window is widened as long as the next
+    label, given those before it, is worth more than its price. Windows of positive score are
+    taken, best first, that overlap none taken before and hold no known label.
+
+    Args:
+        width: tokens in a window, at most.
+        count: q, tokens (not windows) a round, at most; None takes all.
+        threshold: δ.
+
+    Example:
+        >>> Spans(width=3, count=500, threshold=0.9)
+        Spans(width=3, count=500, threshold=0.9)
+    """
+
+    width: int = 3
+    count: int | None = 500
+    threshold: float = 0.99
+
+    def __post_init__(self) -> None:
+        _check_count("width", self.width)
+        _check_count("count", self.count)
+        _check_threshold(self.threshold)
+        if self.width is None:
+            raise ValueError("width: expected a whole number, 1 or more, got None")
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """The sentences that the model is least sure of, and what to ask of them.
+
+    ``Sequences()`` is FuSAL, fully supervised active learning; ``Sequences(ask="unsure",
+    keep_sure="model")`` that of Tomanek & Hahn 2009; ``Sequences(ask="unsure")`` that of Wanvarie
+    et al. 2010; ``Sequences(ask="none", keep_sure="model")`` is bootstrapping.
+
+    Args:
+        count: q, sentences a round; None takes all.
+        by: ``"viterbi"``, the lowest log p of the best labelling first (long sentences tend to be
+            first); ``"entropy"``, the highest entropy of all labellings; ``"n_best"``, the highest
+            entropy of the `n_best` best ones.
+        ask: ``"all"`` labels of a sentence, the ``"unsure"`` ones (confidence below `threshold`),
+            or ``"none"``.
+        threshold: δ.
+        keep_sure: what becomes of the sure tokens that are not asked: they stay ``"open"``, or take
+            the ``"model"``'s label for good.
+        n_best: labellings in the list.
+        again: whether a sentence may be chosen a second time.
+
+    Example:
+        >>> Sequences(100, by="entropy").ask
+        'all'
+    """
+
+    count: int | None = 500
+    by: Literal["viterbi", "entropy", "n_best"] = "viterbi"
+    ask: Literal["all", "unsure", "none"] = "all"
+    threshold: float = 0.99
+    keep_sure: Literal["open", "model"] = "open"
+    n_best: int = 15
+    again: bool = False
+
+    def __post_init__(self) -> None:
+        _check_count("count", self.count)
+        _check_count("n_best", self.n_best)
+        _check_threshold(self.threshold)
+        choices = {
+            "by": ("viterbi", "entropy", "n_best"),
+            "ask": ("all", "unsure", "none"),
+            "keep_sure": ("open", "model"),
+            "again": (True, False),
+        }
+        for name, among in choices.items():
+            if getattr(self, name) not in among:
+                raise ValueError(
+                    f"{name}: expected one of {list(among)}, got {getattr(self, name)!r:.60}"
+                )
+        if self.n_best is None:
+            raise ValueError("n_best: expected a whole number, 1 or more, got None")
+        if self.ask == "none" and self.keep_sure == "open":
+            raise ValueError(
+                "ask, keep_sure: expected labels from the annotator or from the model, got 'none' "
+                "and 'open', which would never add one"
+            )
+
+
+Strategy: TypeAlias = Tokens | Spans | Sequences
+
+
+def _check_count(name: str, count: Any) -> None:
+    whole = isinstance(count, numbers.Integral) and not isinstance(count, bool)
+    if count is not None and not (whole and int(count) >= 1):
+        raise ValueError(f"{name}: expected a whole number, 1 or more, got {count!r:.60}")
+
+
+def _check_threshold(threshold: Any) -> None:
+    number = isinstance(threshold, numbers.Real) and not isinstance(threshold, bool)
+    if not (number and 0 < float(threshold) <= 1):
+        raise ValueError(f"threshold: expected a number above 0, at most 1, got {threshold!r:.60}")

@@ -1,0 +1,295 @@
+"""Active learning: a tagger that asks for the labels it learns most from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from jaxseq.learn.active import Answer, Look, Query, Strategy, Tokens
+from jaxseq.tagger._active_checks import check_learner
+from jaxseq.tagger._active_folder import StateFolder
+from jaxseq.tagger._active_known import KnownLabels
+from jaxseq.tagger._active_pool import Pool
+from jaxseq.tagger._active_replay import (
+    Run,
+    given_lines,
+    learner_settings,
+    proposal_lines,
+    replay,
+    settings_from,
+)
+from jaxseq.tagger._active_round import Trained, choose_queries, look_at_pool, train_round
+from jaxseq.tagger._active_simulate import Watch, run_simulation
+from jaxseq.tagger._active_status import ActiveStatus, status_of
+from jaxseq.tagger._tagger import CRFTagger
+
+WORSE = 1e-3
+"""How much lower, relatively, an objective from scratch must be to replace a warm-started one."""
+
+
+class ActiveLearner(BaseEstimator):
+    r"""Active learning with partial labels: ask, be answered, train, until it is enough.
+
+    A round proposes queries, takes answers (some, all, or labels nobody asked for) and trains on
+    the sentences that have any label, by the likelihood of what is known,
+
+    .. math:: \sum_x \log P(Y_L | x) = \sum_x \big(\log Z_{Y_L}(x) - \log Z(x)\big).
+
+    Training starts from the weights of the round before. The objective is not convex with partial
+    labels, so a warm start could end in a worse place than one from scratch: see `recheck`.
+
+    Args:
+        estimator: the tagger; it is cloned, not changed.
+        strategy: what to ask: `jaxseq.learn.active.Tokens`, `Spans` or `Sequences`.
+        initial: sentences to be labelled whole before there is a model, if no label is known.
+        initial_how: the ``"longest"``, ``"random"`` or ``"shortest"`` ones.
+        kappa: stop when the labellings of the pool by the models of two rounds agree by more, and
+            less than a round's number of informative units is left; 1 for never.
+        max_rounds: at most so many rounds after the initial one.
+        budget: at most so many labelled tokens.
+        seed: of random initial sentences.
+        progress: show a progress bar in `simulate`; None shows it on a terminal.
+        check_warm_start: in `simulate`, `recheck` the last model before stopping.
+
+    Attributes:
+        tagger_: the tagger of the last round. history_: for every training its objective,
+        iterations, κ and seconds. classes_: the labels.
+
+    Example:
+        >>> import jaxseq
+        >>> from jaxseq.learn.active import Answer, Tokens
+        >>> tagger = jaxseq.CRFTagger(templates=["word[0]", "word[-1]"])
+        >>> learner = jaxseq.ActiveLearner(tagger, Tokens(1, 0.99), initial=1)
+        >>> X = [["the", "dog", "barks"], ["the", "cat"]]
+        >>> learner.begin(X, classes=["D", "N", "V"]).propose()
+        [Query(sentence=0, start=0, stop=3, score=0.0)]
+        >>> learner.answer([Answer(0, t, label) for t, label in enumerate("DNV")])
+        >>> [(query.sentence, query.start) for query in learner.train().propose()]
+        [(1, 1)]
+
+    References:
+        Wanvarie, Takamura & Okumura 2011; Tsuboi et al. 2008.
+    """
+
+    def __init__(
+        self,
+        estimator: CRFTagger,
+        strategy: Strategy = Tokens(500, 0.99),  # noqa: B008 - immutable
+        *,
+        initial: int = 50,
+        initial_how: Literal["longest", "random", "shortest"] = "longest",
+        kappa: float = 0.9999,
+        max_rounds: int | None = None,
+        budget: int | None = None,
+        seed: int = 0,
+        progress: bool | None = None,
+        check_warm_start: bool = True,
+    ):
+        self.estimator = estimator
+        self.strategy = strategy
+        self.initial = initial
+        self.initial_how: Literal["longest", "random", "shortest"] = initial_how
+        self.kappa = kappa
+        self.max_rounds = max_rounds
+        self.budget = budget
+        self.seed = seed
+        self.progress = progress
+        self.check_warm_start = check_warm_start
+
+    # ------------------------------------------------------------------------------ beginning
+
+    def begin(
+        self,
+        X: Iterable[Any],
+        y: Sequence[Any] | None = None,
+        classes: Iterable[str] | None = None,
+        *,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> ActiveLearner:
+        """Take a pool of sentences.
+
+        Args:
+            X: sentences, as for the estimator.
+            y: what is known of their labels: for every sentence None, or a label, a set of
+                possible ones or None for every token.
+            classes: all labels that may be given; None for those in y.
+            folder: where to keep the state, for `resume`; None keeps nothing. Settings, a journal
+                of queries and answers that only grows, and the model of the last round.
+
+        Returns:
+            Itself.
+        """
+        check_learner(self)
+        pool = Pool.of(self.estimator, X, y, classes)
+        run = Run(pool, KnownLabels(pool.lengths, pool.classes, pool.legal))
+        if y is not None:
+            y = list(y)
+            run.known.given(y)
+        if folder is not None:
+            run.folder = StateFolder.create(folder, learner_settings(self, pool))
+            run.write(given_lines(y or []))
+        return self._take(run)
+
+    @classmethod
+    def resume(cls, folder: str | os.PathLike[str], X: Iterable[Any]) -> ActiveLearner:
+        """Go on with what `begin` started in a folder, as if it had never stopped.
+
+        Args:
+            folder: as of `begin`. X: the same sentences.
+
+        Raises:
+            ValueError: for another pool, and for a folder that is not sound.
+        """
+        state = StateFolder(folder)
+        found = state.settings()
+        learner = cls(**settings_from(found))
+        check_learner(learner)
+        pool = Pool.of(learner.estimator, X, None, found.get("classes"))
+        if pool.digest() != found.get("pool"):
+            raise ValueError(
+                f"X: expected the pool of {os.fspath(folder)} ({found.get('sentences')} sentences, "
+                f"{found.get('tokens')} tokens), got another ({len(pool.lengths)} sentences, "
+                f"{int(pool.lengths.sum())} tokens)"
+            )
+        run = Run(pool, KnownLabels(pool.lengths, pool.classes, pool.legal), state)
+        replay(run, state.journal())
+        return learner._take(run)
+
+    def _take(self, run: Run) -> ActiveLearner:
+        self.__dict__.pop("tagger_", None)
+        self._run, self.history_ = run, run.history
+        self.classes_ = np.array(run.pool.classes, dtype=object)
+        if run.tagger is not None:
+            self.tagger_ = run.tagger
+        return self
+
+    # ------------------------------------------------------------------------------- a round
+
+    def propose(self) -> list[Query]:
+        """The queries of this round that have no, or not all, answers yet.
+
+        They are chosen when first asked for, and stay the same until `train`. Before there is a
+        model they are the initial sentences; none where labels were given with the pool.
+        """
+        run = self._begun()
+        if run.queries is None:
+            proposal = choose_queries(self, run)
+            run.write(proposal_lines(run.round, proposal))
+            run.take(proposal)
+        return run.waiting()
+
+    def answer(self, answers: Iterable[Answer], *, round: int | None = None) -> None:
+        """Take in labels of tokens, asked for or not; a later answer replaces an earlier one.
+
+        Args:
+            answers: `Answer(sentence, position, label)`; several labels stand for one of them.
+            round: that the answers are of, to be refused when it is over; None for this one.
+
+        Raises:
+            ValueError: for a round that is over, an unknown label, a token that is not there, or
+                labels that the scheme forbids. Then none of the answers is taken in.
+        """
+        run = self._begun()
+        if round is not None and round != run.round:
+            raise ValueError(f"round: expected answers of round {run.round}, got round {round!r}")
+        plain = run.known.check(answers)
+        run.write([{"kind": "answer", "round": run.round, **a._asdict()} for a in plain])
+        run.known.answer(plain)
+
+    def train(self, *, start: Literal["warm", "cold"] = "warm") -> ActiveLearner:
+        """Train on the sentences that have a label, which ends the round.
+
+        Args:
+            start: ``"warm"`` from the weights of the round before, ``"cold"`` from zeros.
+
+        Returns:
+            Itself. After Ctrl-C (KeyboardInterrupt) all is as it was before.
+        """
+        if start not in ("warm", "cold"):
+            raise ValueError(f"start: expected 'warm' or 'cold', got {start!r:.60}")
+        run = self._begun()
+        return self._keep(train_round(self, run, start == "warm"), run.round)
+
+    def recheck(self) -> bool:
+        """Train the last round once more from zeros, and take that model if it is better.
+
+        The likelihood of partial labels has many optima, and a warm start ends near the last one.
+        A model from zeros whose objective is lower by more than 1e-3 of it replaces the one of the
+        last round, and is compared with it for κ: if they label the pool differently, it is not
+        yet time to stop.
+
+        Returns:
+            Whether the model was replaced.
+        """
+        run = self._begun()
+        if run.tagger is None:
+            raise ValueError("recheck: expected a trained model, got none; call `train` first")
+        trained, warm = train_round(self, run, warm=False), run.tagger.loss_
+        if not trained.record["objective"] < warm - WORSE * abs(warm):
+            return False
+        self._keep(trained, run.round - 1)
+        return True
+
+    def _keep(self, trained: Trained, number: int) -> ActiveLearner:
+        run, record = self._begun(), {"round": number, **trained.record}
+        if run.folder is not None:
+            run.folder.keep_model(trained.tagger, {"kind": "trained", **record})
+        run.tagger, run.look, run.queries = trained.tagger, trained.look, None
+        run.round = number + 1
+        run.history.append(record)
+        self.tagger_ = trained.tagger
+        return self
+
+    # ----------------------------------------------------------------------------- inspection
+
+    def _begun(self) -> Run:
+        if not hasattr(self, "_run"):
+            raise ValueError("ActiveLearner: expected a pool, got none; call `begin` or `resume`")
+        return self._run
+
+    def look(self) -> Look:
+        """What the model of the last round says of the pool."""
+        return look_at_pool(self, self._begun())
+
+    def status(self) -> ActiveStatus:
+        """Where it stands: labels, κ, informative units left, whether to stop and why."""
+        return status_of(self, self._begun())
+
+    # ----------------------------------------------------------------------------- simulation
+
+    def simulate(
+        self,
+        X: Iterable[Any],
+        gold: Any,
+        dev: tuple[Iterable[Any], Sequence[Sequence[str]]] | None = None,
+        watch: Watch | None = None,
+        *,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Run the loop to its stop against labels that are known.
+
+        Args:
+            X: the pool.
+            gold: its labels; or a function from a `Query` to the labels of its tokens, with an
+                attribute `classes`, all labels there are. Nothing else of it is looked at.
+            dev: sentences and labels to score the tagger of every round on.
+            watch: called with the record of every round.
+            folder: as of `begin`.
+
+        Returns:
+            A record a round: of its training (`history_`), its `status`, and span F1 and token
+            accuracy on `dev`, as ``dev_f1`` and ``dev_accuracy``.
+
+        Example:
+            >>> import jaxseq
+            >>> tagger = jaxseq.CRFTagger(templates=["word[0]", "word[-1]"])
+            >>> learner = jaxseq.ActiveLearner(tagger, initial=1, max_rounds=2)
+            >>> X, y = [["the", "dog"], ["dog"]], [["D", "N"], ["N"]]
+            >>> learner.simulate(X, y)[-1]["labelled_tokens"]
+            3
+        """
+        return run_simulation(self, X, gold, dev, watch, folder)

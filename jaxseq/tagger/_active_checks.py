@@ -1,0 +1,36 @@
+"""What an active learner refuses of its settings."""
+
+from __future__ import annotations
+
+import numbers
+from typing import TYPE_CHECKING
+
+from jaxseq.learn.active import Sequences, Spans, Tokens
+from jaxseq.learn.active._start import HOW
+from jaxseq.tagger._checks import check_number
+from jaxseq.tagger._plan import plan_of
+from jaxseq.tagger._tagger import CRFTagger
+
+if TYPE_CHECKING:
+    from jaxseq.tagger._active import ActiveLearner
+
+
+def check_learner(learner: ActiveLearner) -> None:
+    """ValueError on a setting that makes no sense."""
+    if not isinstance(learner.estimator, CRFTagger):
+        raise ValueError(f"estimator: expected a CRFTagger, got {learner.estimator!r:.60}")
+    if not isinstance(learner.strategy, Tokens | Spans | Sequences):
+        raise ValueError(
+            f"strategy: expected Tokens, Spans or Sequences, got {learner.strategy!r:.60}"
+        )
+    plan_of(learner.estimator)
+    check_number("initial", learner.initial, 1, numbers.Integral)
+    check_number("seed", learner.seed, 0, numbers.Integral)
+    check_number("kappa", learner.kappa, -1, numbers.Real)
+    for name in ("max_rounds", "budget"):
+        if getattr(learner, name) is not None:
+            check_number(name, getattr(learner, name), 0, numbers.Integral)
+    if learner.initial_how not in HOW:
+        raise ValueError(
+            f"initial_how: expected one of {list(HOW)}, got {learner.initial_how!r:.60}"
+        )

@@ -1,0 +1,154 @@
+"""Active learning on disk: settings, a journal of queries and answers, and the last model.
+
+``settings.json`` is written once. ``journal.jsonl`` only grows, a JSON object a line, of these
+kinds: ``given`` (labels of a sentence that were known from the start), ``query`` and ``proposed``
+(which ends the queries of a round), ``answer``, and ``trained``, which names the model by its
+SHA-256. ``model`` is a tagger as `jaxseq.load` reads it. All else is rebuilt from these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from jaxseq.tagger._store import ARRAYS, load
+from jaxseq.tagger._tagger import CRFTagger
+
+FORMAT = "jaxseq active 1"
+SETTINGS, JOURNAL, MODEL, NEXT, OLD = "settings.json", "journal.jsonl", "model", ".next", ".old"
+KINDS = ("given", "query", "proposed", "answer", "trained")
+
+
+class StateFolder:
+    """The folder of one run of active learning.
+
+    Args:
+        path: where; see `create` and `open`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self._path = Path(path)
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], settings: dict[str, Any]) -> StateFolder:
+        """A new one; ValueError where there is something already."""
+        if not isinstance(path, str | os.PathLike):
+            raise ValueError(f"folder: expected a path, got {path!r:.60}")
+        folder = cls(path)
+        there = folder._path
+        if there.exists() and (not there.is_dir() or any(there.iterdir())):
+            raise ValueError(f"{there}: expected nothing or an empty folder there; see `resume`")
+        there.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"format": FORMAT, **settings}, indent=1, sort_keys=True)
+        (there / JOURNAL).touch()
+        _write(there / SETTINGS, f"{text}\n".encode())
+        return folder
+
+    def settings(self) -> dict[str, Any]:
+        """As they were given to `create`."""
+        where = self._path / SETTINGS
+        if not where.is_file():
+            raise ValueError(f"{where}: expected settings of active learning there, found no file")
+        try:
+            found = json.loads(where.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{where}: expected JSON, got {error}") from error
+        if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
+            raise ValueError(f"{where}: expected the format {FORMAT!r}, got another")
+        return found
+
+    # ------------------------------------------------------------------------------- journal
+
+    def append(self, lines: Iterable[dict[str, Any]]) -> None:
+        """Add to the journal; on the disk when this returns."""
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        with (self._path / JOURNAL).open("ab") as file:
+            file.write(text.encode("utf-8", "surrogatepass"))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def journal(self) -> list[dict[str, Any]]:
+        """All lines. A last one that was cut off while it was written is dropped for good."""
+        where = self._path / JOURNAL
+        data = where.read_bytes() if where.is_file() else b""
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):
+            os.truncate(where, len(whole))
+        lines = []
+        for number, line in enumerate(whole.split(b"\n")[:-1], 1):
+            try:
+                found = json.loads(line.decode("utf-8", "surrogatepass"))
+                sound = found["kind"] in KINDS
+            except (ValueError, KeyError, TypeError, RecursionError):
+                sound = False
+            if not sound:
+                raise ValueError(f"{where}, line {number}: expected a JSON object of the journal")
+            lines.append(found)
+        return lines
+
+    # --------------------------------------------------------------------------------- model
+
+    def keep_model(self, tagger: CRFTagger, line: dict[str, Any]) -> None:
+        """Replace the model, and add the line that says so to the journal.
+
+        The line decides: a model that it names is the last one, whatever else is there.
+        """
+        following = self._path / NEXT
+        _remove(following)
+        tagger.save(following)
+        self.append([{**line, "model": _digest(following)}])
+        self._put_in_place(following)
+
+    def _put_in_place(self, following: Path) -> None:
+        model, old = self._path / MODEL, self._path / OLD
+        _remove(old)
+        if model.exists():
+            os.replace(model, old)
+        os.replace(following, model)
+        _remove(old)
+
+    def model(self, digest: str) -> CRFTagger:
+        """The model that the journal names last."""
+        model, following = self._path / MODEL, self._path / NEXT
+        if _digest(following) == digest:  # it was named, and not yet put in place
+            self._put_in_place(following)
+        if _digest(model) != digest:
+            raise ValueError(
+                f"{model}: expected the model that the journal names last (SHA-256 "
+                f"{digest[:12]}…), found none"
+            )
+        _remove(following)
+        _remove(self._path / OLD)
+        return load(model)
+
+    def drop_unfinished(self) -> None:
+        """What a training left behind that the journal does not know of."""
+        _remove(self._path / NEXT)
+
+
+def _digest(model: Path) -> str:
+    arrays = model / ARRAYS
+    return hashlib.sha256(arrays.read_bytes()).hexdigest() if arrays.is_file() else ""
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """All at once: under a temporary name until it is complete."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,186 @@
+"""What is known of the labels of a pool: from the annotator, and taken from the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxseq.learn._corpus import UNKNOWN, EncodedLabels
+from jaxseq.learn._parameters import Legal
+from jaxseq.learn.active import Answer
+from jaxseq.tagger._labels import check_labels, check_paths_legal, encode_labels
+
+
+class KnownLabels:
+    """Possible labels of every token of a pool.
+
+    Args:
+        lengths: int [B]. classes: the labels, sorted. legal: what a scheme allows, or None.
+
+    `answered`, `guessed`: bool [N], tokens with a label from the annotator, and others with one
+    from the model. `sampled`: bool [B], sentences that were chosen whole.
+    """
+
+    def __init__(self, lengths: np.ndarray, classes: list[str], legal: Legal | None):
+        self._lengths, self._classes, self._legal = lengths, classes, legal
+        self._number = {label: index for index, label in enumerate(classes)}
+        self._starts = np.cumsum(lengths) - lengths
+        self._sentence = np.repeat(np.arange(len(lengths)), lengths)
+        tokens = int(lengths.sum())
+        self._allowed = np.ones((tokens, len(classes)), bool)
+        self._guess = np.full(tokens, UNKNOWN, np.int32)
+        self.answered = np.zeros(tokens, bool)
+        self.sampled = np.zeros(len(lengths), bool)
+
+    @property
+    def guessed(self) -> np.ndarray:
+        """bool [N]."""
+        return (self._guess >= 0) & ~self.answered
+
+    @property
+    def known(self) -> np.ndarray:
+        """bool [N], tokens that have a label from either."""
+        return self.answered | (self._guess >= 0)
+
+    def labelled_sentences(self) -> int:
+        """Sentences with a label from the annotator."""
+        return int(self._any_in_sentence(self.answered).sum())
+
+    def _any_in_sentence(self, tokens: np.ndarray) -> np.ndarray:
+        return np.bincount(self._sentence[tokens], minlength=len(self._lengths)) > 0
+
+    # ------------------------------------------------------------------------- taking labels
+
+    def given(self, y: Sequence[Any]) -> None:
+        """Labels from the start: an entry a sentence, None where nothing is known of it."""
+        flat = check_labels(as_partial(y, self._lengths), self._lengths)
+        labels = encode_labels(flat, self._classes, self._lengths)
+        check_paths_legal(labels, self._lengths, self._legal, self._classes)
+        allowed = labels.allowed
+        if allowed is None:
+            allowed = labels.gold[:, None] == np.arange(len(self._classes))
+        answered = np.array([label is not None for label in flat], bool)
+        self._refuse_impossible(allowed, np.flatnonzero(self._any_in_sentence(answered)), "y")
+        self._allowed, self.answered = allowed, answered
+
+    def check(self, answers: Iterable[Any]) -> list[Answer]:
+        """The answers as plain numbers and strings; ValueError when one of them is refused."""
+        plain = [self._check(index, answer) for index, answer in enumerate(answers)]
+        if self._legal is not None and plain:
+            allowed = self._allowed.copy()
+            places, masks = self._encode(plain)
+            allowed[places] = masks
+            sentences = np.unique([answer.sentence for answer in plain])
+            self._refuse_impossible(allowed, sentences, "answers")
+        return plain
+
+    def answer(self, plain: list[Answer]) -> None:
+        """Take in answers of `check`; of several to one token the last counts."""
+        if plain:
+            places, masks = self._encode(plain)
+            self._allowed[places] = masks
+            self.answered[places] = True
+
+    def _encode(self, plain: list[Answer]) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens, each once, and their possible labels [tokens, s]."""
+        last = {(answer.sentence, answer.position): answer.label for answer in plain}
+        of, position = (np.array(column, np.int64) for column in zip(*last))
+        masks = np.zeros((len(last), len(self._classes)), bool)
+        for row, label in enumerate(last.values()):
+            labels = (label,) if isinstance(label, str) else label
+            masks[row, [self._number[name] for name in labels]] = True
+        return self._starts[of] + position, masks
+
+    def guess(self, tokens: np.ndarray, labels: np.ndarray) -> None:
+        """Labels from the model, for good; those of the annotator go before them."""
+        self._guess[tokens] = labels
+
+    def _check(self, index: int, answer: Any) -> Answer:
+        where = f"answers[{index}]"
+        try:
+            sentence, position, label = answer
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{where}: expected (sentence, position, label), got {answer!r:.80}"
+            ) from None
+        sentence = _whole(f"{where}.sentence", sentence, len(self._lengths))
+        position = _whole(f"{where}.position", position, int(self._lengths[sentence]))
+        several = isinstance(label, Iterable) and not isinstance(label, str | bytes)
+        choices = list(label) if several else [label]
+        strange = [c for c in choices if not isinstance(c, str) or c not in self._number]
+        if strange or not choices:
+            got = f"{strange[0]!r:.60}" if strange else "none"
+            raise ValueError(
+                f"{where}.label: expected one of {self._classes}, or several, got {got} "
+                f"(sentence {sentence}, position {position})"
+            )
+        chosen = tuple(sorted({str(choice) for choice in choices}))
+        return Answer(sentence, position, chosen[0] if len(chosen) == 1 else chosen)
+
+    # ------------------------------------------------------------------------------ training
+
+    def to_train_on(self) -> tuple[np.ndarray, EncodedLabels]:
+        """Which sentences have a label (bool [B]), and the labels of their tokens.
+
+        Guesses are left out of a sentence where they contradict the annotator.
+        """
+        allowed, guessed = self._allowed, self.guessed
+        if guessed.any():
+            allowed = allowed.copy()
+            allowed[guessed] = self._guess[guessed, None] == np.arange(len(self._classes))
+            with_guesses = np.flatnonzero(self._any_in_sentence(guessed))
+            wrong = with_guesses[self._impossible(allowed, with_guesses)]
+            dropped = guessed & np.isin(
+                np.repeat(np.arange(len(self._lengths)), self._lengths), wrong
+            )
+            allowed[dropped] = self._allowed[dropped]
+            guessed = guessed & ~dropped
+        trained = self._any_in_sentence(self.answered | guessed)
+        rows = allowed[np.repeat(trained, self._lengths)]
+        single = rows.sum(1) == 1
+        gold = np.where(single, rows.argmax(1), UNKNOWN).astype(np.int32)
+        return trained, EncodedLabels(gold, None if single.all() else rows)
+
+    # --------------------------------------------------------------------------- possibility
+
+    def _refuse_impossible(self, allowed: np.ndarray, sentences: np.ndarray, name: str) -> None:
+        wrong = sentences[self._impossible(allowed, sentences)]
+        if len(wrong):
+            raise ValueError(
+                f"{name}: expected labels that the scheme allows, got some for sentence "
+                f"{int(wrong[0])} that leave it no legal labelling"
+            )
+
+    def _impossible(self, allowed: np.ndarray, sentences: np.ndarray) -> np.ndarray:
+        """Which of the sentences have no legal labelling among the labels allowed."""
+        if self._legal is None or not len(sentences):
+            return np.zeros(len(sentences), bool)
+        step, start, stop = (np.asarray(array) for array in self._legal)
+        lengths, begins = self._lengths[sentences], self._starts[sentences]
+        alive = np.ones((len(sentences), len(self._classes)), bool)
+        for t in range(int(lengths.max())):
+            here = t < lengths
+            may = start if t == 0 else alive[here].astype(np.int32) @ step.astype(np.int32) > 0
+            alive[here] = allowed[begins[here] + t] & may
+        return ((lengths > 0) & ~(alive & stop).any(1)).astype(bool)
+
+
+def as_partial(y: Any, lengths: np.ndarray) -> Any:
+    """Labels in which None for a whole sentence is a None for each of its tokens."""
+    if not isinstance(y, Iterable):
+        return y
+    y = list(y)
+    known = [[None] * int(n) if labels is None else labels for labels, n in zip(y, lengths)]
+    return known + y[len(known) :]
+
+
+def _whole(name: str, value: Any, below: int) -> int:
+    try:
+        number = value.__index__()
+    except (AttributeError, TypeError):
+        number = None
+    if number is None or isinstance(value, bool) or not 0 <= number < below:
+        raise ValueError(f"{name}: expected a whole number, 0 … {below - 1}, got {value!r:.60}")
+    return number

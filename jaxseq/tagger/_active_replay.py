@@ -1,0 +1,173 @@
+"""The state of active learning, and how it is rebuilt from settings and journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jaxseq.learn.active import Answer, Look, Proposal, Query, Sequences, Spans, Strategy, Tokens
+from jaxseq.tagger._active_folder import StateFolder
+from jaxseq.tagger._active_known import KnownLabels
+from jaxseq.tagger._active_pool import Pool
+from jaxseq.tagger._store import _settings as tagger_settings
+from jaxseq.tagger._tagger import CRFTagger
+from jaxseq.text import Templates
+
+STRATEGIES: dict[str, type[Strategy]] = {"tokens": Tokens, "spans": Spans, "sequences": Sequences}
+PLAIN = ("initial", "initial_how", "kappa", "max_rounds", "budget", "seed", "check_warm_start")
+
+
+@dataclass(eq=False)
+class Run:
+    """Everything that changes from step to step.
+
+    round: trainings done. queries: of this round; None before they are proposed. look: of the
+    last model; None where it has to be taken (anew).
+    """
+
+    pool: Pool
+    known: KnownLabels
+    folder: StateFolder | None = None
+    round: int = 0
+    queries: list[Query] | None = None
+    tagger: CRFTagger | None = None
+    look: Look | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def take(self, proposal: Proposal) -> None:
+        """The queries of a round, and the labels that the model gives itself."""
+        self.queries = proposal.queries
+        self.known.guess(proposal.guesses, proposal.labels)
+        self.known.sampled[proposal.sampled] = True
+
+    def waiting(self) -> list[Query]:
+        """Queries of this round with a token that has no answer."""
+        starts, answered = np.cumsum(self.pool.lengths) - self.pool.lengths, self.known.answered
+        begins = [int(starts[query.sentence]) for query in self.queries or []]
+        return [
+            query
+            for query, begin in zip(self.queries or [], begins)
+            if not answered[begin + query.start : begin + query.stop].all()
+        ]
+
+    def write(self, lines: list[dict[str, Any]]) -> None:
+        """Add to the journal, if there is one."""
+        if self.folder is not None and lines:
+            self.folder.append(lines)
+
+
+# ---------------------------------------------------------------------------------- settings
+
+
+def learner_settings(learner: Any, pool: Pool) -> dict[str, Any]:
+    """What `settings.json` holds."""
+    strategy = learner.strategy
+    kind = next(name for name, of in STRATEGIES.items() if isinstance(strategy, of))
+    plain = {name: getattr(learner, name) for name in PLAIN}
+    return {
+        "estimator": tagger_settings(learner.estimator),
+        "strategy": {"kind": kind, **asdict(strategy)},
+        **{name: getattr(value, "item", lambda v=value: v)() for name, value in plain.items()},
+        "classes": pool.classes,
+        "sentences": len(pool.lengths),
+        "tokens": int(pool.lengths.sum()),
+        "pool": pool.digest(),
+    }
+
+
+def settings_from(found: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of the learner; ValueError where they are not sound."""
+    try:
+        tagger = dict(found["estimator"])
+        if tagger["templates"] is not None:
+            tagger["templates"] = Templates.from_json(tagger["templates"])
+        strategy = dict(found["strategy"])
+        chosen = STRATEGIES[strategy.pop("kind")](**strategy)
+        plain = {name: found[name] for name in PLAIN}
+        return {"estimator": CRFTagger(**tagger), "strategy": chosen, **plain}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"settings: expected those of active learning, got {error!r}") from error
+
+
+# ----------------------------------------------------------------------------------- journal
+
+
+def given_lines(y: Sequence[Any]) -> list[dict[str, Any]]:
+    """A line for every sentence of which something is known from the start."""
+
+    def plain(label: Any) -> Any:
+        return label if label is None or isinstance(label, str) else sorted(label)
+
+    return [
+        {"kind": "given", "sentence": sentence, "labels": [plain(label) for label in labels]}
+        for sentence, labels in enumerate(y)
+        if labels is not None and any(label is not None for label in labels)
+    ]
+
+
+def proposal_lines(number: int, proposal: Proposal) -> list[dict[str, Any]]:
+    """A line for every query, and one that ends them."""
+    queries = [{"kind": "query", "round": number, **q._asdict()} for q in proposal.queries]
+    end = {
+        "kind": "proposed",
+        "round": number,
+        "queries": len(queries),
+        "guesses": proposal.guesses.tolist(),
+        "labels": proposal.labels.tolist(),
+        "sampled": proposal.sampled.tolist(),
+    }
+    return [*queries, end]
+
+
+def replay(run: Run, lines: list[dict[str, Any]]) -> None:
+    """Do again what the journal says; ValueError where that is not possible."""
+    try:
+        _replay(run, lines)
+    except (KeyError, TypeError, IndexError, OverflowError) as error:
+        raise ValueError(f"journal: expected the lines of this run, got {error!r}") from error
+
+
+def _replay(run: Run, lines: list[dict[str, Any]]) -> None:
+    given = {line["sentence"]: line["labels"] for line in lines if line["kind"] == "given"}
+    if given:
+        known = [given.get(sentence) for sentence in range(len(run.pool.lengths))]
+        run.known.given([None if labels is None else _sets(labels) for labels in known])
+    queries: list[Query] = []
+    answers: list[Answer] = []
+    for line in lines:
+        kind = line["kind"]
+        if kind == "query":
+            queries.append(Query(*(line[name] for name in Query._fields)))
+        elif kind == "proposed":
+            # Queries that were cut off before their end are not asked: another proposal follows.
+            of_round = queries[len(queries) - line["queries"] :]
+            numbers = (np.array(line[n], np.int64) for n in ("guesses", "labels", "sampled"))
+            run.take(Proposal(of_round, *numbers))
+            queries = []
+        elif kind == "answer":
+            label = line["label"]
+            label = label if isinstance(label, str) else tuple(label)
+            answers.append(Answer(line["sentence"], line["position"], label))
+        elif kind == "trained":
+            run.round, run.queries, queries = line["round"] + 1, None, []
+            run.history.append({n: v for n, v in line.items() if n not in ("kind", "model")})
+    run.known.answer(run.known.check(answers))
+    _load_model(run, lines)
+
+
+def _sets(labels: list[Any]) -> list[Any]:
+    return [set(label) if isinstance(label, list) else label for label in labels]
+
+
+def _load_model(run: Run, lines: list[dict[str, Any]]) -> None:
+    named = [line["model"] for line in lines if line["kind"] == "trained"]
+    assert run.folder is not None
+    if not named:
+        run.folder.drop_unfinished()
+        return
+    run.tagger = run.folder.model(named[-1])
+    if run.tagger.classes_.tolist() != run.pool.classes:
+        raise ValueError("model: expected one with the labels of the settings, got another")

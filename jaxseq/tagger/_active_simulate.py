@@ -1,0 +1,107 @@
+"""Active learning against labels that are known to a source, which hands out what is asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxseq.learn._progress import progress_bar
+from jaxseq.learn.active import Answer, Query
+from jaxseq.metrics import span_scores
+from jaxseq.tagger import _lattices
+from jaxseq.tagger._predictions import split_by_sentence
+
+if TYPE_CHECKING:
+    from jaxseq.tagger._active import ActiveLearner
+
+Watch = Callable[[dict[str, Any]], Any]
+
+
+class GoldLabels:
+    """Labels of a whole pool, handed out as they are asked for.
+
+    Args:
+        gold: for every sentence its labels.
+
+    Example:
+        >>> source = GoldLabels([["D", "N"], ["V"]])
+        >>> source(Query(0, 1, 2, 0.0)), source.classes
+        (['N'], ['D', 'N', 'V'])
+    """
+
+    def __init__(self, gold: Iterable[Sequence[str]]):
+        self._gold = [list(labels) for labels in gold]
+        self.classes = sorted({label for labels in self._gold for label in labels})
+
+    def __call__(self, query: Query) -> list[str]:
+        """Of the tokens that are asked for, and no others."""
+        return self._gold[query.sentence][query.start : query.stop]
+
+
+def run_simulation(
+    learner: ActiveLearner,
+    X: Iterable[Any],
+    gold: Any,
+    dev: tuple[Iterable[Any], Sequence[Sequence[str]]] | None,
+    watch: Watch | None,
+    folder: Any,
+) -> list[dict[str, Any]]:
+    """Rounds until it is time to stop; see `ActiveLearner.simulate`."""
+    source: Any = gold if callable(gold) else GoldLabels(gold)
+    learner.begin(X, classes=source.classes, folder=folder)
+    score = _scorer(learner, dev)
+    records: list[dict[str, Any]] = []
+    most = 50 if learner.max_rounds is None else learner.max_rounds + 1
+    with progress_bar("active learning", most, learner.progress, "labelled share") as tick:
+        while not records or not records[-1]["stop"]:
+            clock = time.perf_counter()
+            learner.answer(_answers(learner.propose(), source))
+            asking = time.perf_counter() - clock
+            learner.train()
+            records.append(_record(learner, score, asking))
+            if records[-1]["stop"] and learner.check_warm_start and learner.recheck():
+                records[-1] = _record(learner, score, asking)
+            if watch is not None:
+                watch(records[-1])
+            tick(len(records), records[-1]["labelled_share"])
+    return records
+
+
+def _answers(queries: list[Query], source: Callable[[Query], Sequence[Any]]) -> list[Answer]:
+    found = []
+    for query in queries:
+        labels = list(source(query))
+        if len(labels) != query.stop - query.start:
+            raise ValueError(
+                f"gold: expected {query.stop - query.start} labels for {query}, got {len(labels)}"
+            )
+        found += [Answer(query.sentence, query.start + t, label) for t, label in enumerate(labels)]
+    return found
+
+
+def _record(
+    learner: ActiveLearner, score: Callable[[], dict[str, float]], asking: float
+) -> dict[str, Any]:
+    """A round for the record: status, training, and scores on held-out sentences."""
+    trained, clock = learner.history_[-1], time.perf_counter()
+    scores = score()
+    seconds = {**trained["seconds"], "asking": asking, "scoring": time.perf_counter() - clock}
+    return {**trained, **learner.status().as_dict(), **scores, "seconds": seconds}
+
+
+def _scorer(learner: ActiveLearner, dev: Any) -> Callable[[], dict[str, float]]:
+    """Span F1 and token accuracy of the last tagger; the features are extracted once."""
+    if dev is None:
+        return dict
+    X, y = dev
+    pool = learner._begun().pool
+    gold, features = [list(labels) for labels in y], pool.extractor.transform(X)
+
+    def score() -> dict[str, float]:
+        best = _lattices.best_labels(learner.tagger_.model_, features)
+        names = ["" if k < 0 else pool.classes[k] for k in best.tolist()]
+        found = span_scores(gold, split_by_sentence(names, features.lengths))
+        return {"dev_f1": found.overall.f1, "dev_accuracy": found.accuracy}
+
+    return score

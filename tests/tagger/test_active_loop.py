@@ -1,0 +1,233 @@
+"""The loop of active learning against a source that records every look."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import jaxseq
+from jaxseq.learn.active import Answer, Query, Sequences, Spans, Tokens
+from jaxseq.tagger._active_round import train_round
+from tests.tagger.toys import LABELS, negative_log_likelihood, squares, toy_corpus, words_of
+
+DICTS, Y = toy_corpus(5, sentences=30)
+X = words_of(DICTS)
+TEMPLATES = ["word[0]", "word[-1]"]
+STRATEGIES = {
+    "tokens": Tokens(4, 0.9),
+    "all tokens": Tokens(None, 0.9),
+    "spans": Spans(2, 4, 0.9),
+    "fusal": Sequences(3),
+    "by entropy": Sequences(3, by="entropy"),
+    "by n-best": Sequences(3, by="n_best", n_best=3),
+    "tomanek": Sequences(3, ask="unsure", threshold=0.8, keep_sure="model"),
+    "wanvarie": Sequences(3, ask="unsure", threshold=0.8),
+    "bootstrap": Sequences(3, ask="none", threshold=0.8, keep_sure="model"),
+}
+
+
+def tagger(**settings):
+    given = {"cores": 1, "l2": 0.5, "weights": "dense", "max_iterations": 25}
+    return jaxseq.CRFTagger(TEMPLATES, **{**given, **settings})
+
+
+def tokens_of(query: Query) -> list[tuple[int, int]]:
+    return [(query.sentence, t) for t in range(query.start, query.stop)]
+
+
+class Recorder:
+    """Hands out what is asked for, and writes down what was."""
+
+    classes = LABELS
+
+    def __init__(self):
+        self.seen: list[tuple[int, int]] = []
+
+    def __call__(self, query: Query) -> list[str]:
+        self.seen += tokens_of(query)
+        return [Y[s][t] for s, t in tokens_of(query)]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_no_label_is_seen_that_was_not_given(name):
+    source, rounds = Recorder(), []
+    learner = jaxseq.ActiveLearner(tagger(), STRATEGIES[name], initial=2, max_rounds=3)
+    records = learner.simulate(X, source, watch=rounds.append)
+    assert rounds == records
+    assert len(set(source.seen)) == len(source.seen)  # nothing is asked twice
+    assert records[-1]["labelled_tokens"] == len(source.seen)
+    known = learner._run.known
+    starts = np.cumsum([len(s) for s in X]) - [len(s) for s in X]
+    given = np.zeros(sum(map(len, X)), bool)
+    given[[starts[s] + t for s, t in source.seen]] = True
+    np.testing.assert_array_equal(known.answered, given)
+    # What it trains on: the labels that were given, its own guesses, and nothing else.
+    trained, labels = known.to_train_on()
+    inside = np.repeat(trained, [len(s) for s in X])
+    truth = np.array([LABELS.index(label) for labels in Y for label in labels])
+    np.testing.assert_array_equal(labels.gold[given[inside]], truth[given])
+    open_to_all = ~given & ~known.guessed
+    if labels.allowed is not None:
+        assert labels.allowed[open_to_all[inside]].all()
+    else:
+        assert not open_to_all[inside].any()
+    if name in ("bootstrap", "tomanek"):
+        assert known.guessed.any()
+    else:
+        assert not known.guessed.any()
+
+
+def test_a_sentence_without_labels_is_not_trained_on():
+    learner = jaxseq.ActiveLearner(tagger(), Tokens(2, 0.9), initial=2, max_rounds=2)
+    learner.simulate(X, Y)
+    trained, _ = learner._run.known.to_train_on()
+    assert trained.sum() == learner.status().labelled_sentences < len(X)
+    assert learner.history_[-1]["sentences"] == trained.sum()
+
+
+def test_a_whole_run_is_a_plain_loop():
+    """The same tokens as of a tagger with the pool's attributes, trained anew each round."""
+    strategy = Tokens(3, 0.95)
+    learner = jaxseq.ActiveLearner(
+        tagger(dtype="float64", tolerance=1e-12, max_iterations=300), strategy, initial=1,
+        max_rounds=3, check_warm_start=False,
+    )  # fmt: skip
+    asked: list[list[tuple[int, int]]] = []
+
+    class Source(Recorder):
+        def __call__(self, query):
+            asked[-1].extend(tokens_of(query))
+            return super().__call__(query)
+
+    asked.append([])
+    learner.simulate(X, Source(), watch=lambda record: asked.append([]))
+    known: dict[tuple[int, int], str] = {}
+    longest = max(range(len(X)), key=lambda s: (len(X[s]), -s))
+    wanted = [(longest, t) for t in range(len(X[longest]))]
+    for number in range(4):
+        assert sorted(asked[number]) == sorted(wanted), f"round {number}"
+        known |= {(s, t): Y[s][t] for s, t in wanted}
+        y = [[known.get((s, t)) for t in range(len(X[s]))] for s in range(len(X))]
+        wanted = plain_choice(y, known, strategy)
+
+
+def plain_choice(y, known, strategy) -> list[tuple[int, int]]:
+    """The least confident tokens by a tagger that is trained from zeros on all sentences.
+
+    Those without labels are there for their attributes only: they add nothing.
+    """
+    found = tagger(dtype="float64", tolerance=1e-12, max_iterations=300)
+    rows = [[label if label is not None else set(LABELS) for label in labels] for labels in y]
+    found.fit(X, rows)
+    best, p = found.predict(X), found.predict_proba(X)
+    doubts = []
+    for s, labels in enumerate(best):
+        for t, label in enumerate(labels):
+            confidence = p[s][t][LABELS.index(label)]
+            if (s, t) not in known and confidence < strategy.threshold:
+                doubts.append((confidence, s, t))
+    return [(s, t) for _, s, t in sorted(doubts)[: strategy.count]]
+
+
+def test_the_objective_is_that_of_what_is_known():
+    learner = jaxseq.ActiveLearner(tagger(dtype="float64"), Tokens(5, 0.95), initial=2)
+    learner.begin(X, classes=LABELS)
+    for _ in range(2):
+        answers = [Answer(s, t, Y[s][t]) for q in learner.propose() for s, t in tokens_of(q)]
+        learner.answer([*answers, Answer(3, 0, ("A", "C"))])
+        learner.train()
+    known = learner._run.known
+    y, place = [], 0
+    for s, sentence in enumerate(X):
+        row = []
+        for t in range(len(sentence)):
+            row.append(Y[s][t] if known.answered[place] else None)
+            place += 1
+        y.append(row)
+    y[3][0] = {"A", "C"}
+    tokens = [
+        [{f"word[0]={w}": 1.0, f"word[-1]={b}": 1.0} for w, b in zip(words, ["_B-1", *words])]
+        for words in X
+    ]
+    found = learner.tagger_
+    by_hand = negative_log_likelihood(found, tokens, y) + 0.5 / 2 * squares(found)
+    assert learner.history_[-1]["objective"] == pytest.approx(by_hand, rel=1e-9)
+
+
+# ------------------------------------------------------------------------------- warm starts
+
+
+@pytest.mark.parametrize("weights", ["dense", "mixed"])
+def test_a_warm_start_ends_no_worse_than_one_from_zeros(weights):
+    strategy = Tokens(6, 0.95)
+    learner = jaxseq.ActiveLearner(
+        tagger(weights=weights, max_iterations=200), strategy, initial=2, max_rounds=4
+    )
+    learner.begin(X, classes=LABELS)
+    for _ in range(4):
+        learner.answer([Answer(s, t, Y[s][t]) for q in learner.propose() for s, t in tokens_of(q)])
+        learner.train()
+        warm = learner.history_[-1]
+        assert not learner.recheck(), "the model from zeros was better"
+        cold = train_round(learner, learner._run, warm=False).record
+        assert warm["objective"] <= cold["objective"] * (1 + 1e-3)
+    assert warm["start"] == "warm"
+    assert cold["start"] == "cold"
+
+
+def test_a_worse_warm_start_is_replaced():
+    learner = jaxseq.ActiveLearner(tagger(max_iterations=100), Tokens(3, 0.9), initial=3)
+    learner.begin(X, classes=LABELS)
+    learner.answer([Answer(s, t, Y[s][t]) for q in learner.propose() for s, t in tokens_of(q)])
+    learner.train()
+    learner.estimator.set_params(max_iterations=1)
+    learner.train(start="cold")  # stops far from the optimum
+    poor, labels = learner.history_[-1]["objective"], learner.look().labels
+    learner.estimator.set_params(max_iterations=100)
+    assert learner.recheck()
+    assert learner.tagger_.loss_ < poor * (1 - 1e-3)
+    assert learner.status().round == 2
+    again = jaxseq.learn.active.agreement(labels, learner.look().labels)
+    assert learner.status().kappa == again
+
+
+def test_padding_to_few_shapes_changes_nothing():
+    """Shards of one shape and spare weights give the model of a plain `fit`."""
+    settings = {"weights": "mixed", "dtype": "float64", "tolerance": 1e-13, "max_iterations": 400}
+    learner = jaxseq.ActiveLearner(tagger(**settings))
+    learner.begin(X, Y).train()
+    plain = tagger(**settings).fit(X, Y)
+    assert learner.history_[-1]["objective"] == pytest.approx(plain.loss_, rel=1e-9)
+    np.testing.assert_allclose(learner.tagger_.model_.weights, plain.model_.weights, atol=1e-4)
+    assert learner.tagger_.predict(X) == plain.predict(X)
+
+
+# ----------------------------------------------------------------------------------- the end
+
+
+def test_it_stops_by_each_of_its_rules():
+    def last(**settings):
+        learner = jaxseq.ActiveLearner(tagger(), initial=2, **settings)
+        return learner.simulate(X, Y)[-1]
+
+    assert last(strategy=Tokens(5, 0.9), budget=13)["labelled_tokens"] == 13
+    by_budget = last(strategy=Sequences(3), budget=13)
+    assert by_budget["labelled_tokens"] == 13
+    assert by_budget["why"].startswith("the budget of 13 tokens")
+    by_rounds = last(strategy=Tokens(2, 0.99), max_rounds=2)
+    assert by_rounds["why"].startswith("the number of rounds asked for, 2")
+    assert by_rounds["round"] == 3
+    everything = last(strategy=Sequences(20), kappa=1.0)
+    assert everything["why"].startswith("nothing informative is left")
+    assert everything["labelled_share"] == 1
+    stable = last(strategy=Tokens(40, 0.8), kappa=0.5)
+    assert stable["stop"]
+    assert stable["kappa"] > 0.5 or stable["informative"] == 0
+
+
+def test_a_tagger_is_scored_on_held_out_sentences():
+    learner = jaxseq.ActiveLearner(tagger(), Tokens(3, 0.9), initial=2, max_rounds=1)
+    records = learner.simulate(X, Y, dev=(X[:5], Y[:5]))
+    predicted = learner.tagger_.predict(X[:5])
+    assert records[-1]["dev_accuracy"] == jaxseq.metrics.token_accuracy(Y[:5], predicted)
+    assert records[-1]["dev_f1"] == jaxseq.metrics.span_scores(Y[:5], predicted).overall.f1
