@@ -45,7 +45,7 @@ DENSE_SIZES = (50, 100, 200, 400, UNLABELLED)
 DENSE_SECONDS = 60.0
 """The published route is not tried on a size for which it is foreseen to take longer."""
 
-PATH_SECONDS = 300.0
+PATH_SECONDS = 200.0
 """A path that has not ended by then is given up."""
 
 ALL_UNLABELLED = 5000

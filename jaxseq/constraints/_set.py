@@ -92,10 +92,10 @@ class Constraints(eqx.Module):
         Raises:
             ValueError: for what is no sentence, with its number.
         """
-        rows = []
+        looks, rows = [part.observe for part in self.parts], []
         for number, sentence in enumerate(sentences):
             try:
-                rows.append(self.observe(sentence))
+                rows.append(tuple(look(sentence) for look in looks))
             except ValueError as error:
                 raise ValueError(f"X[{number}]: {error}") from None
         if not rows:
