@@ -124,6 +124,5 @@ def _differences(results: Sequence[Line]) -> str:
         "What differs from the paper: its unlabelled citations are Grenager's, ours come from "
         "other collections and are less like Cora's. We split every punctuation mark off as a "
         "token. The advertisements have no newlines and no *MONEY* here, so that fields change "
-        "without any mark more often, and rules 1 and 5 say less. Fields that the labelled "
-        "sentences do not show are unknown to the model, and rules about them are left out.\n"
+        "without any mark more often, and rules 1 and 5 say less.\n"
     )

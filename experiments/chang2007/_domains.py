@@ -21,11 +21,13 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Sets:
-    """Sentences of one training: with labels, without, and those to test on."""
+    """Sentences of one training: with labels, without, and those to test on; and all fields that
+    there are, of which few labelled sentences do not show every one."""
 
     labelled: list[Sentence]
     unlabelled: list[Sentence]
     test: list[Sentence]
+    fields: tuple[str, ...]
 
 
 @lru_cache(maxsize=len(DOMAINS))
@@ -42,8 +44,8 @@ def rules_of(domain: Domain) -> tuple[Penalised, ...]:
 def rules_about(rules: Sequence[Penalised], labels: Collection[str]) -> list[Penalised]:
     """The rules for a model that has these labels only.
 
-    Few training sentences do not show all fields. A rule loses those that the model cannot give;
-    one that is left without any would be broken by all labellings alike, and is left out.
+    Generated corpora do not have all fields. A rule loses those that the model cannot give; one
+    that is left without any would be broken by all labellings alike, and is left out.
 
     Example:
         >>> from jaxseq.constraints import Penalised, StartsWith
@@ -97,6 +99,11 @@ class Parts:
             self.pool = data.corpus(domain, "train")
 
     @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields, which are part of the task."""
+        return tuple(sorted({name for one in self.pool + self.apart for name in one["label"]}))
+
+    @property
     def evidence(self) -> list[Sentence]:
         """Labelled sentences that no model is tested on: by these, rules are judged."""
         return self.apart if self._domain == "citations" else self.pool
@@ -112,12 +119,14 @@ class Parts:
             test, rest = shuffled[: self._test], shuffled[self._test :]
         else:
             test, rest = self._data.corpus(self._domain, "test", self._test), shuffled
-        return Sets(_first(rest, labelled), self._unlabelled(seed, unlabelled), test)
+        return Sets(_first(rest, labelled), self._unlabelled(seed, unlabelled), test, self.fields)
 
     def draw_for_settings(self, seed: int, labelled: int, unlabelled: int) -> Sets:
         """As `draw`, but tested on the sentences that are kept apart."""
         rest = self._shuffled(seed)
-        return Sets(_first(rest, labelled), self._unlabelled(seed, unlabelled), self.apart)
+        return Sets(
+            _first(rest, labelled), self._unlabelled(seed, unlabelled), self.apart, self.fields
+        )
 
     def _shuffled(self, seed: int) -> list[Sentence]:
         order = np.random.default_rng([2007, 1, seed]).permutation(len(self.pool))

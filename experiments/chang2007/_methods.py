@@ -45,7 +45,7 @@ class Task:
         self.unlabelled = setting.read(sets.unlabelled)
         self.labels = [list(sentence["label"]) for sentence in self.labelled]
         self.gold = [list(sentence["label"]) for sentence in self.test]
-        self.classes = sorted({label for labels in self.labels for label in labels})
+        self.classes = list(sets.fields)
         self.rules = rules_about(setting.rules(rules), self.classes)
 
     def codl(self, estimator: Any = None, rules: Any = None, **changes: Any) -> jaxseq.CoDL:
@@ -58,7 +58,7 @@ class Task:
             "progress": False,
             **changes,
         }
-        start = self.setting.tagger() if estimator is None else estimator
+        start = self.setting.tagger(self.classes) if estimator is None else estimator
         learner = jaxseq.CoDL(start, self.rules if rules is None else rules, **chosen)
         return learner.fit(self.labelled, self.labels, unlabelled=self.unlabelled)
 

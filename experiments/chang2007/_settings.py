@@ -52,7 +52,7 @@ class Setting:
     emission: float = 0.01
     side: Literal["before", "after", "either"] | None = None
 
-    def tagger(self) -> jaxseq.HMMTagger:
+    def tagger(self, classes: Sequence[str]) -> jaxseq.HMMTagger:
         """An untrained hidden Markov model."""
         return jaxseq.HMMTagger(
             FORM,
@@ -61,6 +61,7 @@ class Setting:
             initial_smoothing=self.initial,
             transition_smoothing=self.transition,
             emission_smoothing=self.emission,
+            classes=list(classes),
             progress=False,
         )
 
@@ -90,10 +91,11 @@ class Setting:
 
 
 BASES: dict[str, Setting] = {
-    "citations": Setting(normalise="lower case and digits", emission=0.01),
+    "citations": Setting(normalise="lower case", unknown_below=2, emission=0.01),
     "ads": Setting(emission=0.05),
 }
-"""What the tables are made with, by domain. Advertisements are in lower case as they come."""
+"""What the tables are made with, by domain. Advertisements are in lower case as they come; of
+citations the paper says no more than that words are tokens, so that digits are left as they are."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ CHANGES: dict[str, Change] = {
     "digits": Change("every digit is 0", {"normalise": "digits"}),
     "lower case, digits": Change("both", {"normalise": "lower case and digits"}),
     "cut-off 1": Change("every word is known", {"unknown_below": 1}),
+    "cut-off 5": Change("unknown below 5 occurrences", {"unknown_below": 5}),
     "cut-off 2": Change("unknown below 2 occurrences", {"unknown_below": 2}),
     "cut-off 10": Change("unknown below 10 occurrences", {"unknown_below": 10}),
     "labelled words": Change(

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import jaxseq
-from experiments.chang2007._domains import DOMAINS, Domain, Parts, rules_of
+from experiments.chang2007._domains import DOMAINS, Domain, Parts, rules_about, rules_of
 from experiments.chang2007._evidence import evidence
 from experiments.chang2007._methods import (
     HW,
@@ -221,6 +221,8 @@ def _crf(config: Config, cell: dict[str, Any], data: Any) -> dict[str, Any]:
         max_iterations=config.crf_iterations,
         progress=False,
     )
+    seen = {label for labels in task.labels for label in labels}
+    rules = rules_about(task.rules, seen)  # a conditional random field knows no other labels
     shared: dict[str, Any] = {"k": config.crf_top_k}
     methods = {
         "CRF, sup": {"k": 1, "keep": 1.0, "cycles": 1, "learn_with_constraints": False},
@@ -230,7 +232,7 @@ def _crf(config: Config, cell: dict[str, Any], data: Any) -> dict[str, Any]:
     with quietly():
         return {
             "methods": {
-                name: task.scores(task.codl(crf, **changes).tagger_)
+                name: task.scores(task.codl(crf, rules, **changes).tagger_, rules)
                 for name, changes in methods.items()
             }
         }

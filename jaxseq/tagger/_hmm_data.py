@@ -38,7 +38,7 @@ def read_hmm_data(
     if not len(lengths):
         raise ValueError("X: expected at least one sentence, got none")
     flat = check_labels(y, lengths)
-    classes = find_classes(flat, lengths)
+    classes = _with_unseen(find_classes(flat, lengths), plan.classes)
     labels = encode_labels(flat, classes, lengths)
     columns, others = [words], None
     if unlabelled is not None:
@@ -58,6 +58,18 @@ def read_hmm_data(
     numbers = _by_sentence(numbers_of(others[0], vocabulary), others[1])
     rest = word_corpus(numbers, len(vocabulary), cores=plan.cores)
     return HMMData(classes, vocabulary, labelled, rest)
+
+
+def _with_unseen(seen: list[str], every: tuple[str, ...] | None) -> list[str]:
+    """All labels, sorted."""
+    if every is None:
+        return seen
+    unexpected = sorted(set(seen) - set(every))
+    if unexpected:
+        raise ValueError(
+            f"y: expected labels among classes, {', '.join(sorted(every))}, got {unexpected[0]!r}"
+        )
+    return sorted({str(label) for label in every})
 
 
 def read_words(sentences: Iterable[Any], column: str) -> tuple[Column, np.ndarray]:

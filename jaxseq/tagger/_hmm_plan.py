@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ class HMMPlan:
     progress: bool | None
     checkpoint: str | os.PathLike[str] | None
     checkpoint_every: int
+    classes: tuple[str, ...] | None
     dtype: str
 
 
@@ -69,6 +71,7 @@ def hmm_plan_of(tagger: HMMTagger) -> HMMPlan:
         progress=tagger.progress,
         checkpoint=tagger.checkpoint,
         checkpoint_every=int(tagger.checkpoint_every),
+        classes=None if tagger.classes is None else tuple(tagger.classes),
         dtype=tagger.dtype,
     )
 
@@ -94,8 +97,17 @@ def check_hmm_settings(tagger: HMMTagger) -> None:
             f"frozen: expected a tuple of some of {list(FAMILIES)}, got {tagger.frozen!r:.60}"
         )
     check_families("frozen", tuple(tagger.frozen))
+    _check_classes(tagger.classes)
     if not isinstance(tagger.checkpoint, str | os.PathLike | None):
         raise ValueError(f"checkpoint: expected a path or None, got {tagger.checkpoint!r:.60}")
+
+
+def _check_classes(classes: Any) -> None:
+    if classes is None:
+        return
+    fine = not isinstance(classes, str) and isinstance(classes, Iterable)
+    if not fine or not all(isinstance(label, str) for label in classes):
+        raise ValueError(f"classes: expected a list of labels or None, got {classes!r:.60}")
 
 
 def check_balance(name: str, balance: Any) -> None:

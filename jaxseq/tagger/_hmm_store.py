@@ -30,7 +30,11 @@ def describe_hmm(tagger: HMMTagger) -> tuple[dict[str, Any], dict[str, np.ndarra
     about: dict[str, Any] = {
         "kind": KIND,
         "labels": tagger.classes_.tolist(),
-        "settings": {**settings, "frozen": list(settings["frozen"])},
+        "settings": {
+            **settings,
+            "frozen": list(settings["frozen"]),
+            "classes": None if tagger.classes is None else [str(one) for one in tagger.classes],
+        },
         "training": {
             "loss": finite(getattr(tagger, "loss_", None)),
             "log_likelihood": finite(getattr(tagger, "log_likelihood_", None)),

@@ -63,6 +63,8 @@ class HMMTagger(BaseEstimator):
         checkpoint: a file to keep unfinished EM in, every `checkpoint_every` iterations, and when
             it ends early. If the file is there when `fit` starts, EM goes on from it, with the
             same result as if it had never stopped. It is removed when EM has converged.
+        classes: all labels, where the labelled sentences may not show every one of them: those
+            that they do not show are as likely as smoothing makes them. None for those of y.
         dtype: ``"float32"``, or ``"float64"`` where JAX has 64-bit numbers switched on.
 
     Nothing is random. Attributes:
@@ -105,6 +107,7 @@ class HMMTagger(BaseEstimator):
         progress: bool | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 25,
+        classes: Sequence[str] | None = None,
         dtype: Literal["float32", "float64"] = "float32",
     ):
         self.column = column
@@ -123,6 +126,7 @@ class HMMTagger(BaseEstimator):
         self.progress = progress
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
+        self.classes = classes
         self.dtype = dtype
 
     # ------------------------------------------------------------------------------ training

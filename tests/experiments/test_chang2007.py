@@ -175,7 +175,7 @@ def test_settings_change_what_they_say():
     read = setting_of("citations").read([one])[0]
     assert read["form"] == ("vol", "00")
     assert (read["word"], read["label"]) == (one["word"], one["label"])
-    tagger = setting_of("ads", "cut-off 10").tagger()
+    tagger = setting_of("ads", "cut-off 10").tagger(["A"])
     assert (tagger.unknown_below, tagger.vocabulary, tagger.column) == (10, "all", "form")
     moved = setting_of("ads", "either side").rules(rules_of("ads"))
     assert getattr(moved[0].rule, "side", None) == "either"
