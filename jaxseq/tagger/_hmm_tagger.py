@@ -107,7 +107,7 @@ class HMMTagger(BaseEstimator):
         progress: bool | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 25,
-        classes: Sequence[str] | None = None,
+        classes: Iterable[str] | None = None,
         dtype: Literal["float32", "float64"] = "float32",
     ):
         self.column = column

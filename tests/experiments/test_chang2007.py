@@ -172,8 +172,9 @@ def test_draws_are_disjoint_and_grow(data, domain):
 
 def test_settings_change_what_they_say():
     one = Sentence({"word": ["Vol", "12"], "label": ["X", "Y"]})
+    assert setting_of("citations", "lower case, digits").read([one])[0]["form"] == ("vol", "00")
     read = setting_of("citations").read([one])[0]
-    assert read["form"] == ("vol", "00")
+    assert read["form"] == ("vol", "12")
     assert (read["word"], read["label"]) == (one["word"], one["label"])
     tagger = setting_of("ads", "cut-off 10").tagger(["A"])
     assert (tagger.unknown_below, tagger.vocabulary, tagger.column) == (10, "all", "form")
