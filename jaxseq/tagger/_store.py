@@ -104,11 +104,13 @@ def _checksum(about: dict[str, Any]) -> str:
 
 
 def settings_to_keep(tagger: CRFTagger | HMMTagger) -> dict[str, Any]:
-    """The parameters of a tagger, NumPy's numbers as plain ones."""
+    """The parameters of a tagger, NumPy's numbers and arrays as plain ones."""
     settings = tagger.get_params(deep=False)
     for name in ("progress", "checkpoint"):  # of one run on one machine, not of the model
         settings.pop(name)
-    return {name: getattr(value, "item", lambda v=value: v)() for name, value in settings.items()}
+    return {
+        name: getattr(value, "tolist", lambda v=value: v)() for name, value in settings.items()
+    }
 
 
 def _settings(tagger: CRFTagger) -> dict[str, Any]:
