@@ -108,9 +108,7 @@ def settings_to_keep(tagger: CRFTagger | HMMTagger) -> dict[str, Any]:
     settings = tagger.get_params(deep=False)
     for name in ("progress", "checkpoint"):  # of one run on one machine, not of the model
         settings.pop(name)
-    return {
-        name: getattr(value, "tolist", lambda v=value: v)() for name, value in settings.items()
-    }
+    return {name: getattr(value, "tolist", lambda v=value: v)() for name, value in settings.items()}
 
 
 def _settings(tagger: CRFTagger) -> dict[str, Any]:
