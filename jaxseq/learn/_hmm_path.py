@@ -156,8 +156,9 @@ def hmm_path(
     Raises:
         ValueError: as `homotopy_problem` and `homotopy.follow_path`.
 
-    Cost: about 3 linearisations of the E-step and 30 to 100 products with the Jacobian a step,
-    each about twice an E-step; steps are many where words change their labels.
+    Cost: about 3 linearisations of the E-step and 30 products with the Jacobian a step, each about
+    as long as 1.5 E-steps. Steps are many where words change their labels: with 300 labelled and
+    1,000 unlabelled citations λ turns more than a hundred times before 0.5.
 
     Example:
         >>> from jaxseq.learn import word_corpus
