@@ -13,8 +13,8 @@ from jaxtyping import Array, Float, Int
 from jaxseq.chain import Chain
 from jaxseq.chain._chain import as_count
 from jaxseq.chain._decode import NO_LABEL
-from jaxseq.constraints._constraint import BEFORE_THE_FIRST
-from jaxseq.constraints._fold import Folded, fold_local
+from jaxseq.constraints._constraint import BEFORE_THE_FIRST, as_violations
+from jaxseq.constraints._fold import Folded, fold_local, without_dead_ends
 from jaxseq.constraints._set import Constraints
 
 WIDTH = 50
@@ -61,7 +61,8 @@ def beam_search(
 
     At each position the `width` best prefixes are kept, of all continuations of those before. Ties
     go to the continuation of the better prefix, then to the smaller label. Hard constraints come
-    first: fewer violations beat any score. With a beam as wide as there are prefixes, or with one
+    first: fewer violations beat any score. A prefix that no legal labelling (of finite score)
+    begins with is never kept. With a beam as wide as there are prefixes, or with one
     position, the result is exact.
 
     Args:
@@ -99,7 +100,7 @@ def beam_search(
 @partial(jax.jit, static_argnums=(3, 4))
 def _search(chain: Chain, constraints: Constraints, x: Any, k: int, width: int) -> Labellings:
     chain = lax.stop_gradient(chain)
-    folded = fold_local(chain, constraints, x)
+    folded = fold_local(without_dead_ends(chain), constraints, x)
     beam, parents, labels = _run(folded, constraints, x, width)
     beam = _with_ends(beam, folded, constraints)
     scores, hard, chosen = _best(beam.scores, beam.hard, k)
@@ -181,9 +182,14 @@ def _of_all(part, states, t, last, s: int, x) -> Array:
     labels = jnp.arange(s, dtype=jnp.int32)
 
     def one(state, before, label):
-        return part.step(state, t, before, label, x)[0].astype(jnp.int32)
+        return as_violations(part.step(state, t, before, label, x)[0])
 
     return jax.vmap(jax.vmap(one, (None, None, 0)), (0, 0, None))(states, last, labels)
+
+
+def _of_ends(part, states, width: int) -> Array:
+    """Violations [b] that only the end shows."""
+    return jax.vmap(lambda state: as_violations(part.final(state)), axis_size=width)(states)
 
 
 def _of_chosen(part, states, t, last, label, x) -> Any:
@@ -214,8 +220,11 @@ def _with_ends(beam: _Beam, folded: Folded, constraints: Constraints) -> _Beam:
     """With the violations that only the end shows."""
     scores, hard = beam.scores, beam.hard
     for number, states in zip(folded.rest, beam.states):
-        ends = jax.vmap(constraints.parts[number].final, axis_size=len(scores))
-        found = ends(states).astype(jnp.int32)
+        part = constraints.parts[number]
+        ends = jax.vmap(
+            lambda state, part=part: as_violations(part.final(state)), axis_size=len(scores)
+        )
+        found = ends(states)
         if constraints.hard[number]:
             assert hard is not None
             hard = hard + found

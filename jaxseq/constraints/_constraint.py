@@ -95,6 +95,22 @@ class Constraint(eqx.Module):
         return False
 
 
+def as_violations(found: Any) -> Int[Array, ""]:
+    """What a step or an end gave, as a number of violations; ValueError for fractions.
+
+    Example:
+        >>> int(as_violations(True)), int(as_violations(2))
+        (1, 2)
+    """
+    array = jnp.asarray(found)
+    if not (jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == bool) or array.ndim:
+        raise ValueError(
+            "step, final: expected a whole number of violations, got dtype "
+            f"{array.dtype.name} of shape {list(array.shape)}"
+        )
+    return array.astype(jnp.int32)
+
+
 def column_of(sentence: Any, column: str) -> Sequence[str]:
     """The strings of a column: of a mapping or `jaxseq.text.Sentence`, or a list of words itself.
 

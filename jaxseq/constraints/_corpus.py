@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 
 from jaxseq.batch import map_on_cores
 from jaxseq.chain import Chain, k_best
+from jaxseq.chain._chain import as_count
 from jaxseq.constraints._beam import WIDTH, Labellings, beam_search
 from jaxseq.constraints._fold import fold_local
 from jaxseq.constraints._product import exact_search, joint_states
@@ -67,8 +68,8 @@ def search_corpus(
         x: of `Constraints.observe_all`.
         k: labellings wanted.
         width: of the beam; None for 50, or k if that is more.
-        method: ``"beam"``; ``"exact"``; or ``"auto"``, which is exact where that is as cheap: local
-            constraints, and few joint states with k = 1.
+        method: ``"beam"``; ``"exact"``; or ``"auto"``, which is exact where that is as cheap: soft
+            local constraints, and few joint states with k = 1.
         cores: threads; None for all.
 
     Raises:
@@ -114,10 +115,13 @@ def search_corpus(
 
 
 def _without_free(constraints: Constraints, x: tuple[Any, ...]) -> tuple[Constraints, Any]:
-    """Without those that cost nothing, so that the search is that of a model without them."""
+    """Without those that cost nothing, so that the search is that of a model without them; and
+    without names, which are no reason to compile anew."""
     costs = [h or p > 0 for h, p in zip(constraints.hard, np.asarray(constraints.penalties))]
     chosen = [number for number, cost in enumerate(costs) if cost]
-    return constraints.only(chosen), tuple(x[number] for number in chosen)
+    kept = constraints.only(chosen)
+    nameless = Constraints(kept.parts, kept.penalties, kept.hard, (), kept.num_labels)
+    return nameless, tuple(x[number] for number in chosen)
 
 
 def _viterbi(chain: Chain, constraints: Constraints, x: tuple[Any, ...], k: int) -> Labellings:
@@ -139,6 +143,8 @@ def _choose(constraints: Constraints, k: int, width: int | None, method: str) ->
     """How to search, and whether that is exact."""
     if method not in ("auto", "beam", "exact"):
         raise ValueError(f"method: expected 'auto', 'beam' or 'exact', got {method!r}")
+    if width is not None:
+        as_count("width", width, 1)
     states = joint_states(constraints)
     folds = constraints.all_local and not constraints.any_hard
     if method != "beam" and folds:
@@ -191,6 +197,8 @@ def _pad(members, starts, lengths, nodes, edges, x) -> tuple[Any, Any, np.ndarra
 
 
 def _check(nodes, edges, lengths, constraints: Constraints, x: tuple[Any, ...]) -> None:
+    if (lengths < 0).any():
+        raise ValueError(f"lengths: expected numbers of tokens, got {lengths.min()}")
     total, s = int(lengths.sum()), constraints.num_labels
     if nodes.shape != (total, s):
         raise ValueError(f"nodes: expected shape [{total}, {s}], got {list(nodes.shape)}")

@@ -13,7 +13,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from jaxseq.chain import Chain, path_score
-from jaxseq.constraints._constraint import BEFORE_THE_FIRST, Constraint
+from jaxseq.constraints._constraint import BEFORE_THE_FIRST, Constraint, as_violations
 from jaxseq.constraints._labels import Labels, Scheme
 from jaxseq.constraints._rules import Rule
 from jaxseq.constraints._set import Constraints
@@ -52,8 +52,11 @@ def violations(
     References:
         Chang, Ratinov & Roth 2007, section 7.
     """
+    if isinstance(x, Sequence) and not isinstance(x, str) and len(x) != len(y):
+        raise ValueError(f"y: expected {len(x)} labels, one a token, got {len(y)}")
     if isinstance(constraint, Rule):
-        names = sorted({str(label) for label in y}) if labels is None else labels
+        names = sorted({label for label in y if isinstance(label, str)})
+        names = names if labels is None else labels
         if not names:
             raise ValueError("labels: expected the names of the labels, got none")
         known = Labels(names, scheme)
@@ -62,12 +65,19 @@ def violations(
         path = Labels(labels, scheme).encode(y)
     else:
         path = np.array([int(label) for label in y], np.int32)
+        if (path < 0).any():
+            raise ValueError(f"y: expected numbers of labels, 0 or more, got {path.min()}")
     observed = constraint.observe(x)
     for leaf in jax.tree.leaves(observed):
+        if not np.ndim(leaf):
+            raise ValueError("observe: expected arrays with a row for each token, got a number")
         if len(leaf) != len(path):
             raise ValueError(f"y: expected {len(leaf)} labels, one a token, got {len(path)}")
     observed = jax.tree.map(jnp.asarray, observed)
-    return int(count_one(constraint, observed, jnp.asarray(path, jnp.int32), len(path)))
+    found = int(count_one(constraint, observed, jnp.asarray(path, jnp.int32), len(path)))
+    if found < 0:
+        raise ValueError(f"constraint: expected 0 violations or more, got {found}")
+    return found
 
 
 @eqx.filter_jit
@@ -82,13 +92,13 @@ def count_one(
         found, following = constraint.step(state, t, before, jnp.maximum(label, 0), x)
         inside = t < length
         state = jax.tree.map(lambda new, old: jnp.where(inside, new, old), following, state)
-        total = total + jnp.where(inside, found, 0).astype(jnp.int32)
+        total = total + jnp.where(inside, as_violations(found), 0)
         return (state, jnp.where(inside, label, before), total), None
 
     first = (constraint.init(x), jnp.int32(BEFORE_THE_FIRST), jnp.int32(0))
     positions = jnp.arange(len(path), dtype=jnp.int32)
     (state, _, total), _ = lax.scan(advance, first, (positions, path))
-    return total + constraint.final(state)
+    return total + as_violations(constraint.final(state))
 
 
 def count_violations(

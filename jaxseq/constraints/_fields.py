@@ -16,6 +16,9 @@ from jaxseq.constraints._labels import Labels
 from jaxseq.constraints._local import begins_field
 from jaxseq.constraints._rules import Rule
 
+MOST = 1_000_000
+"""The largest bound of lengths and counts."""
+
 WORD = 32
 """Fields remembered in one integer."""
 
@@ -337,5 +340,7 @@ def _check_bounds(at_least: int, at_most: int | None, lowest: int) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
             raise ValueError(f"{name}: expected a whole number, {lowest} or more, got {value!r}")
+        if value > MOST:
+            raise ValueError(f"{name}: expected a whole number, {lowest} … {MOST}, got {value}")
     if at_most is not None and at_most < at_least:
         raise ValueError(f"at_most: expected {at_least} or more, as at_least says, got {at_most}")

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Int
 
 from jaxseq.chain import Chain
-from jaxseq.constraints._constraint import BEFORE_THE_FIRST, Constraint
+from jaxseq.constraints._constraint import BEFORE_THE_FIRST, Constraint, as_violations
 from jaxseq.constraints._set import Constraints
 
 
@@ -71,7 +72,7 @@ def _tables(part: Constraint, x: Any, n: int, s: int) -> tuple[Array, Array | No
     labels, state = jnp.arange(s, dtype=jnp.int32), part.init(x)
 
     def one(t: Array, before: Array, label: Array) -> Array:
-        return part.step(state, t, before, label, x)[0].astype(jnp.int32)
+        return as_violations(part.step(state, t, before, label, x)[0])
 
     by_label = jax.vmap(one, (None, None, 0))
     first = jnp.int32(BEFORE_THE_FIRST)
@@ -82,6 +83,31 @@ def _tables(part: Constraint, x: Any, n: int, s: int) -> tuple[Array, Array | No
     by_pair = jax.vmap(by_label, (None, 0, None))
     positions = jnp.arange(1, n, dtype=jnp.int32)
     return at_first, jax.vmap(by_pair, (0, None, None))(positions, labels, labels)
+
+
+def without_dead_ends(chain: Chain) -> Chain:
+    """The same chain with −inf for labels after which no labelling can be legal. Cost O(n s²).
+
+    Example:
+        >>> import jax.numpy as jnp, jaxseq
+        >>> edges = jnp.array([[-jnp.inf, -jnp.inf], [0.0, 0.0]])
+        >>> without_dead_ends(jaxseq.Chain(jnp.zeros((2, 2)), edges)).nodes.tolist()
+        [[-inf, 0.0], [0.0, 0.0]]
+    """
+    per_position = chain.edges if chain.edges.ndim == 3 else None
+
+    def back(after: Array, slot) -> tuple[Array, Array]:
+        node, edge, link = slot
+        edge = chain.edges if edge is None else edge
+        goes_on = ((edge > -jnp.inf) & after).any(1) | ~link
+        alive = (node > -jnp.inf) & goes_on
+        return alive, alive
+
+    last = chain.nodes[-1] > -jnp.inf
+    slots = (chain.nodes[:-1], per_position, chain.linked)
+    _, before = lax.scan(back, last, slots, reverse=True)
+    alive = jnp.concatenate([before, last[None]])
+    return Chain(jnp.where(alive, chain.nodes, -jnp.inf), chain.edges, chain.length)
 
 
 def check_fits(chain: Chain, constraints: Constraints) -> None:

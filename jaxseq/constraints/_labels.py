@@ -57,6 +57,8 @@ class Labels:
         Raises:
             ValueError: for a name that is neither.
         """
+        if isinstance(names, str):
+            raise ValueError(f"labels: expected a list of names, got the string {names!r}")
         found: list[int] = []
         for name in names:
             if name in self._number:

@@ -15,7 +15,7 @@ from jaxseq.chain import Chain
 from jaxseq.chain._chain import as_count
 from jaxseq.chain._decode import NO_LABEL
 from jaxseq.constraints._beam import Labellings
-from jaxseq.constraints._constraint import BEFORE_THE_FIRST
+from jaxseq.constraints._constraint import BEFORE_THE_FIRST, as_violations
 from jaxseq.constraints._fold import Folded, fold_local
 from jaxseq.constraints._set import Constraints
 
@@ -205,7 +205,7 @@ def _steps(folded: Folded, constraints: Constraints, x: Any, t: Array, q: int, s
         for index, number in zip(folded.rest, split):
             part = constraints.parts[index]
             found, state = part.step(part.as_state(number), t, before, label, x[index])
-            found = jnp.asarray(found, jnp.int32)
+            found = as_violations(found)
             numbers.append(part.as_number(state))
             if constraints.hard[index]:
                 hard = hard + found
@@ -224,7 +224,7 @@ def _ends(folded: Folded, constraints: Constraints, q: int) -> tuple[Array, Arra
         soft, hard = jnp.zeros((), folded.chain.nodes.dtype), jnp.int32(0)
         for index, number in zip(folded.rest, _split(folded, constraints, joint)):
             part = constraints.parts[index]
-            found = jnp.asarray(part.final(part.as_state(number)), jnp.int32)
+            found = as_violations(part.final(part.as_state(number)))
             if constraints.hard[index]:
                 hard = hard + found
             else:

@@ -16,6 +16,9 @@ from jaxseq.constraints._constraint import Constraint
 from jaxseq.constraints._labels import Labels, Scheme
 from jaxseq.constraints._rules import Rule
 
+MOST_PENALTY = 1e12
+"""The largest finite ρ: in single precision, scores would be lost beside it."""
+
 
 class Penalised(NamedTuple):
     """A rule (or a constraint of one's own) and what a violation costs.
@@ -160,6 +163,10 @@ def check_penalty(penalty: Any) -> float:
         value = math.nan if isinstance(penalty, bool | str) else float(penalty)
     except (TypeError, ValueError):
         value = math.nan
+    if MOST_PENALTY < value < math.inf:
+        raise ValueError(
+            f"penalty: expected at most {MOST_PENALTY:g}, or inf for a hard constraint, got {value}"
+        )
     if not value >= 0:
         raise ValueError(f"penalty: expected a number, 0 or more, got {penalty!r:.40}")
     return value

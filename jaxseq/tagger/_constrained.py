@@ -92,16 +92,7 @@ def without_free(constraints: Constraints) -> tuple[Constraints, tuple[int, ...]
     kept = tuple(
         number for number, hard in enumerate(constraints.hard) if hard or penalties[number] > 0
     )
-    if len(kept) == len(constraints):
-        return constraints, kept
-    found = Constraints(
-        tuple(constraints.parts[number] for number in kept),
-        constraints.penalties[np.array(kept, np.int64)],
-        tuple(constraints.hard[number] for number in kept),
-        tuple(constraints.names[number] for number in kept),
-        constraints.num_labels,
-    )
-    return found, kept
+    return constraints.only(kept), kept
 
 
 def search_scored(
@@ -112,6 +103,9 @@ def search_scored(
     x: tuple[Any, ...] | None = None,
 ) -> CorpusLabellings:
     """The k best labellings of each sentence by the model's scores less the penalties.
+
+    Labellings that violate hard constraints more often than the best one are none: where there are
+    fewer than k others, scores are −inf.
 
     Args:
         scored: sentences and model. constraints: of `bound_to`; those of ρ = 0 are left out, so
@@ -126,10 +120,12 @@ def search_scored(
     if not lengths.sum():
         shape = (len(lengths), k)
         nothing = np.zeros(shape, np.asarray(model.transitions).dtype)
+        nothing[:, 1:] = -np.inf
         return CorpusLabellings(np.zeros((0, k), np.int32), nothing, np.zeros(shape, int), True)
     nodes = flat_nodes(model, features)
     if model.edge_weights is None or features.edge_ids is None:
-        return search_corpus(nodes, model.transitions, lengths, wanted, seen, k, width)
+        found = search_corpus(nodes, model.transitions, lengths, wanted, seen, k, width)
+        return _least_violation(found, lengths)
     found = []
     for group in _groups(lengths, MOST_NUMBERS // model.num_labels**2):
         tokens = slice(int(lengths[: group.start].sum()), int(lengths[: group.stop].sum()))
@@ -138,7 +134,16 @@ def search_scored(
         part = search_corpus(nodes[tokens], edges, lengths[group], wanted, here, k, width)
         found.append(part)
     labels, scores, hard = (np.concatenate(arrays) for arrays in list(zip(*found))[:3])
-    return CorpusLabellings(labels, scores, hard, all(part.exact for part in found))
+    together = CorpusLabellings(labels, scores, hard, all(part.exact for part in found))
+    return _least_violation(together, lengths)
+
+
+def _least_violation(found: CorpusLabellings, lengths: np.ndarray) -> CorpusLabellings:
+    """Without labellings of more hard violations than the best: beside it their weight is 0. A
+    sentence without a token has nothing to violate anything with."""
+    worse = found.hard > found.hard[:, :1]
+    scores = np.where(worse, -np.inf, found.scores).astype(found.scores.dtype)
+    return found._replace(scores=scores, hard=np.where(lengths[:, None] > 0, found.hard, 0))
 
 
 def _rows(observed: Any, tokens: slice) -> Any:

@@ -286,3 +286,20 @@ def test_the_estimator_is_not_changed():
     assert not hasattr(fitted.estimator, "model_")
     assert fitted.get_params()["k"] == 3
     assert fitted.constraints_.names == ("AtMostOnce", "StartsWith")
+
+
+@pytest.mark.parametrize("weights", ["uniform", "score"])
+def test_nothing_is_learnt_from_labellings_that_break_a_hard_rule(weights):
+    """Of nine labellings three keep the rule; the model alone prefers one that does not."""
+    X, y = [["a", "dog"]] * 20, [["D", "N"]] * 20
+    rules = [Penalised(StartsWith(["N"]), math.inf)]
+    tagger = jaxseq.HMMTagger(unknown_below=1, classes=["D", "N", "V"])
+    found = jaxseq.CoDL(tagger, rules, k=9, keep=0.0, cycles=1, weights=weights, progress=False)
+    found.fit(X, y, unlabelled=[["a", "dog"]] * 50)
+    initial = np.asarray(found.tagger_.model_.probabilities.initial)
+    assert initial[1] == pytest.approx((50 + 0.2) / (50 + 0.6))
+    best = found.tagger_.predict_k_best([["a", "dog"]], 9, constraints=rules)[0]
+    assert len(best) == 3
+    assert all(labels[0] == "N" for labels, _ in best)
+    scores = [score for _, score in best]
+    assert scores == sorted(scores, reverse=True)

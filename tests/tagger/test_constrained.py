@@ -106,9 +106,10 @@ def best_plain(one, words, penalties):
 
 def check_against_plain(one, words, penalties, k=4):
     wanted = best_plain(one, words, penalties)
+    # Where hard constraints bind, labellings that break them more often are none.
+    wanted = [one for one in wanted if one[0] == wanted[0][0]]
     constraints = rules(*penalties)
     found = one.predict_k_best([words], k, constraints=constraints)[0]
-    # Where hard constraints bind, labellings that break them come last, whatever their scores.
     np.testing.assert_allclose(
         [score for _, score in found], [-w[1] for w in wanted[:k]], rtol=1e-6
     )

@@ -1,0 +1,286 @@
+"""Active learning on disk: killed anywhere it goes on as if it had not been; bad answers are
+refused, and change nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+import jaxseq
+from jaxseq.learn.active import Answer, Sequences, Spans, Tokens
+from jaxseq.tagger import _active_folder
+from jaxseq.tagger._active_folder import JOURNAL, NEXT, SETTINGS, StateFolder
+from tests.tagger.toys import LABELS, toy_corpus, words_of
+
+DICTS, Y = toy_corpus(5, sentences=30)
+X = words_of(DICTS)
+ROUNDS = 3
+
+
+def new_learner(strategy=Tokens(4, 0.95), **settings):  # noqa: B008 - immutable
+    tagger = jaxseq.CRFTagger(["word[0]", "word[-1]"], cores=1, l2=0.5, weights="dense",
+                              max_iterations=8)  # fmt: skip
+    return jaxseq.ActiveLearner(tagger, strategy, initial=2, **settings)
+
+
+def gold(queries) -> list[Answer]:
+    return [
+        Answer(q.sentence, t, Y[q.sentence][t]) for q in queries for t in range(q.start, q.stop)
+    ]
+
+
+def go_on(learner) -> None:
+    """To the end, with answers in two batches a round."""
+    while learner.status().round < ROUNDS:
+        answers = gold(learner.propose())
+        learner.answer(answers[: len(answers) // 2])
+        learner.answer(gold(learner.propose()))
+        learner.train()
+    learner.propose()
+
+
+def outcome_of(learner) -> tuple:
+    """All that another run must agree with, to the bit."""
+    known = learner._run.known
+    model = learner.tagger_.model_
+    return (
+        learner.propose(),
+        learner.status(),
+        known.answered.tolist(),
+        known.guessed.tolist(),
+        known.sampled.tolist(),
+        [np.asarray(leaf).tobytes() for leaf in (model.weights, model.transitions)],
+        [record["kappa"] for record in learner.history_],
+    )
+
+
+STRATEGIES = {
+    "tokens": Tokens(4, 0.95),
+    "guesses": Sequences(3, ask="unsure", threshold=0.7, keep_sure="model"),
+}
+
+
+@pytest.fixture(scope="module", params=STRATEGIES)
+def uninterrupted(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("active") / "run"
+    learner = new_learner(STRATEGIES[request.param]).begin(X, classes=LABELS, folder=folder)
+    go_on(learner)
+    return STRATEGIES[request.param], outcome_of(learner), folder
+
+
+class Killed(BaseException):
+    """Nothing in the library may catch it."""
+
+
+class Killer:
+    """Kills the process, as it were, at one of the moments at which the disk changes."""
+
+    def __init__(self, monkeypatch, at: int):
+        self.left, self.real_append = at, StateFolder.append
+        real_replace = os.replace
+
+        def append(folder, lines):
+            lines = list(lines)
+            self.tick()
+            if self.left == 0:  # half of what was to be written arrives
+                text = "".join(json.dumps(line) + "\n" for line in lines)
+                with (folder._path / JOURNAL).open("a") as file:
+                    file.write(text[: len(text) // 2])
+            self.tick()
+            self.real_append(folder, lines)
+            self.tick()
+
+        def replace(source, target):
+            self.tick()
+            real_replace(source, target)
+            self.tick()
+
+        monkeypatch.setattr(StateFolder, "append", append)
+        monkeypatch.setattr(_active_folder.os, "replace", replace)
+
+    def tick(self) -> None:
+        self.left -= 1
+        if self.left == -1:
+            raise Killed
+
+
+def test_killed_anywhere_it_ends_the_same(uninterrupted, tmp_path):
+    strategy, wanted, _ = uninterrupted
+    survived, at = False, 0
+    while not survived:
+        folder = tmp_path / str(at)
+        learner = new_learner(strategy).begin(X, classes=LABELS, folder=folder)
+        with pytest.MonkeyPatch.context() as patch:
+            Killer(patch, at)
+            try:
+                go_on(learner)
+                survived = True
+            except Killed:
+                pass
+        again = jaxseq.ActiveLearner.resume(folder, X)
+        if not survived:
+            answered = again._run.known.answered.sum()
+            assert answered >= learner._run.known.answered.sum()  # no answer is lost
+        go_on(again)
+        assert outcome_of(again) == wanted, f"killed at moment {at}"
+        at += 5  # of more than a hundred moments
+    assert at > 40
+
+
+def test_a_finished_folder_says_the_same(uninterrupted):
+    _, wanted, folder = uninterrupted
+    assert outcome_of(jaxseq.ActiveLearner.resume(folder, X)) == wanted
+    loaded = jaxseq.load(folder / "model")
+    assert loaded.classes_.tolist() == LABELS
+    lines = [json.loads(line) for line in (folder / JOURNAL).read_text().splitlines()]
+    assert {line["kind"] for line in lines} == {"query", "proposed", "answer", "trained"}
+    assert sorted(entry.name for entry in folder.iterdir()) == [JOURNAL, "model", SETTINGS]
+
+
+def test_labels_given_with_the_pool_come_back(tmp_path):
+    y = [None, ["A", {"A", "B"}, *[None] * (len(X[1]) - 2)][: len(X[1])], *[None] * (len(X) - 2)]
+    y[1][0] = "A"
+    begun = new_learner(Spans(2, 4, 0.9)).begin(X, y, LABELS, folder=tmp_path / "run")
+    assert begun.propose() == []  # something to train on is there
+    again = jaxseq.ActiveLearner.resume(tmp_path / "run", X)
+    assert again.strategy == Spans(2, 4, 0.9)
+    np.testing.assert_array_equal(again._run.known._allowed, begun._run.known._allowed)
+    np.testing.assert_array_equal(again._run.known.answered, begun._run.known.answered)
+    assert again.status() == begun.status()
+    assert again.status().labelled_sentences == 1
+
+
+def test_a_training_that_the_journal_does_not_know_of_is_forgotten(tmp_path):
+    folder = tmp_path / "run"
+    learner = new_learner().begin(X, classes=LABELS, folder=folder)
+    learner.answer(gold(learner.propose()))
+    (folder / NEXT).mkdir()
+    (folder / NEXT / "model.json").write_text("half of a mod")
+    again = jaxseq.ActiveLearner.resume(folder, X)
+    assert not (folder / NEXT).exists()
+    assert again.status().round == 0
+
+
+# ---------------------------------------------------------------------------------- refusals
+
+LAST = len(X) - 1
+BAD = {
+    "unknown label": ([Answer(0, 0, "Z")], r"answers\[0\]\.label: expected one of .*'Z'"),
+    "unknown in a set": ([Answer(0, 0, ("A", "Z"))], r"answers\[0\]\.label: .*'Z'"),
+    "empty set": ([Answer(0, 0, ())], r"answers\[0\]\.label: .*got none"),
+    "sentence": ([Answer(0, 0, "A"), Answer(LAST + 1, 0, "A")], rf"\[1\]\.sentence: .*0 … {LAST}"),
+    "position": ([Answer(0, len(X[0]), "A")], r"answers\[0\]\.position: expected"),
+    "negative": ([Answer(0, -1, "A")], r"answers\[0\]\.position: expected"),
+    "no answer": ([7], r"answers\[0\]: expected \(sentence, position, label\)"),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", BAD)
+def test_bad_answers_are_refused_and_change_nothing(name, tmp_path):
+    folder = tmp_path / "run"
+    learner = new_learner().begin(X, classes=LABELS, folder=folder)
+    learner.answer(gold(learner.propose())[:2])
+    before = (folder / JOURNAL).read_bytes(), learner._run.known._allowed.copy(), learner.status()
+    answers, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        learner.answer(answers)
+    assert (folder / JOURNAL).read_bytes() == before[0]
+    np.testing.assert_array_equal(learner._run.known._allowed, before[1])
+    assert learner.status() == before[2]
+
+
+def test_answers_of_another_round_are_refused(tmp_path):
+    learner = new_learner().begin(X, classes=LABELS, folder=tmp_path / "run")
+    learner.answer(gold(learner.propose()), round=0)
+    learner.train()
+    before = learner._run.known.answered.copy()
+    with pytest.raises(ValueError, match="round: expected answers of round 1, got round 0"):
+        learner.answer(gold(learner.propose()), round=0)
+    np.testing.assert_array_equal(learner._run.known.answered, before)
+    learner.answer(gold(learner.propose()), round=1)
+
+
+def test_labels_that_the_scheme_forbids_are_refused():
+    tagger = jaxseq.CRFTagger(["word[0]"], scheme="IOB2", cores=1, max_iterations=5)
+    learner = jaxseq.ActiveLearner(tagger, initial=1)
+    learner.begin([["a", "b", "c"]], classes=["B-X", "I-X", "O"])
+    learner.answer([Answer(0, 0, "O")])
+    with pytest.raises(ValueError, match="sentence 0 that leave it no legal labelling"):
+        learner.answer([Answer(0, 1, "I-X")])
+    with pytest.raises(ValueError, match="no legal labelling"):
+        learner.answer([Answer(0, 1, ("O",)), Answer(0, 2, "I-X")])
+    assert learner.status().labelled_tokens == 1
+    learner.answer([Answer(0, 2, "I-X")])  # after a B-X that nobody has said yet
+    learner.train()
+    assert learner.tagger_.predict([["a", "b", "c"]])[0][2] in learner.classes_
+
+
+def test_guesses_that_contradict_the_annotator_are_left_out():
+    tagger = jaxseq.CRFTagger(["word[0]"], scheme="IOB2", cores=1, max_iterations=5)
+    learner = jaxseq.ActiveLearner(tagger).begin([["a", "b"], ["c"]], classes=["B-X", "I-X", "O"])
+    known = learner._run.known
+    known.guess(np.array([1, 2]), np.array([1, 0]))  # I-X after what will be O; B-X
+    learner.answer([Answer(0, 0, "O")])
+    trained, labels = known.to_train_on()
+    assert trained.tolist() == [True, True]
+    assert labels.gold.tolist() == [2, -1, 0]
+    learner.answer([Answer(1, 0, "O")])  # the annotator's word goes before the model's
+    assert known.to_train_on()[1].gold.tolist() == [2, -1, 2]
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_folders_and_settings_that_are_not_sound_are_refused(tmp_path):
+    folder = tmp_path / "run"
+    learner = new_learner().begin(X, classes=LABELS, folder=folder)
+    with pytest.raises(ValueError, match="expected nothing or an empty folder"):
+        new_learner().begin(X, classes=LABELS, folder=folder)
+    with pytest.raises(ValueError, match="X: expected the pool of"):
+        jaxseq.ActiveLearner.resume(folder, X[:-1])
+    with pytest.raises(ValueError, match="expected settings of active learning"):
+        jaxseq.ActiveLearner.resume(tmp_path / "nowhere", X)
+    learner.answer([Answer(0, 0, "A")])
+    text = (folder / JOURNAL).read_text()
+    (folder / JOURNAL).write_text("nonsense\n" + text)
+    with pytest.raises(ValueError, match="line 1: expected a JSON object of the journal"):
+        jaxseq.ActiveLearner.resume(folder, X)
+    (folder / JOURNAL).write_text(text.replace('"A"', '"Z"'))
+    with pytest.raises(ValueError, match="'Z'"):
+        jaxseq.ActiveLearner.resume(folder, X)
+    (folder / SETTINGS).write_text("{}")
+    with pytest.raises(ValueError, match="expected the format"):
+        jaxseq.ActiveLearner.resume(folder, X)
+
+
+REFUSED = {
+    "estimator": (lambda: jaxseq.ActiveLearner("tagger"), "estimator: expected a CRFTagger"),
+    "strategy": (lambda: new_learner("tokens"), "strategy: expected Tokens"),
+    "budget": (lambda: new_learner(budget=-1), "budget: expected"),
+    "how": (lambda: new_learner(initial_how="middle"), "initial_how: expected one of"),
+}
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", REFUSED)
+def test_settings_that_make_no_sense_write_nothing(name, tmp_path):
+    make, message = REFUSED[name]
+    with pytest.raises(ValueError, match=message):
+        make().begin(X, classes=LABELS, folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_steps_out_of_order_are_refused():
+    with pytest.raises(ValueError, match="expected a pool"):
+        new_learner().propose()
+    with pytest.raises(ValueError, match="classes: expected the labels that may be given"):
+        new_learner().begin(X)
+    learner = new_learner().begin(X, classes=LABELS)
+    with pytest.raises(ValueError, match="expected at least one label"):
+        learner.train()
+    with pytest.raises(ValueError, match="expected a trained model"):
+        learner.look()
+    with pytest.raises(ValueError, match="expected a trained model"):
+        learner.recheck()
