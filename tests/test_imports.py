@@ -32,7 +32,7 @@ MAY_IMPORT = {
         "text",
         "metrics",
         "tagger",
-    },  # fmt: skip
+    },
     "verify": None,
     "cli": None,
 }

@@ -81,4 +81,6 @@ def _finish(panel: Any, sizes: Sequence[int] | Sizes, label: str) -> None:
     panel.set(xlabel=label, ylabel="right tokens, %")
     if max(sizes, default=1) > 30:
         panel.set_xscale("log")
+    panel.set_xticks(list(sizes), [str(size) for size in sizes])
+    panel.minorticks_off()
     panel.legend(fontsize=8)
