@@ -20,7 +20,7 @@ from experiments._paper import discover
 from experiments._results import without_seconds
 from experiments.data import Data, Source
 from experiments.haffari2008 import run
-from experiments.haffari2008._methods import Search, most_likely, sweep
+from experiments.haffari2008._methods import Search, most_likely, sweep, train
 from experiments.haffari2008._precision import double_precision
 from experiments.haffari2008._settings import NORMALISED, SETTINGS, Setting
 from experiments.haffari2008._summary import by_method, by_size, gains, parts
@@ -193,6 +193,18 @@ def test_cells_measure_what_they_say(config, results):
     runs = parts(results, "sweep", start="cold")[0]["result"]["runs"]
     assert [one["balance"] for one in runs] == [0, 0.5, 1]
     assert runs[0]["sms"] == methods["supervised"]["sms"]
+
+
+def test_the_held_out_model_is_measured_with_its_own_words(config, data, results):
+    line = parts(results, "table")[0]
+    found, cell = line["result"]["methods"]["held-out"], line["cell"]
+    sentences, classes = run._labelled(data)
+    split = draw_split(sentences, cell["seed"], (config.labelled, config.dev, config.test))
+    setting = run._with_transitions(config, cell["transitions"])
+    more = run._unlabelled(data, setting, cell["unlabelled"], cell["seed"])
+    task = Task(setting, split.train[config.held_out :], more, split.test, classes)
+    trained = train(task, found["balance"], config.search)
+    assert found == {"balance": trained.balance, **task.score(trained.model)}
 
 
 def test_the_same_cell_gives_the_same(config, data, results):
