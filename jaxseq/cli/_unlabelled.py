@@ -200,7 +200,9 @@ def _read_columns(
             place = f"{shown(path)}:{block.first}"
             names = names_without_label(block.width, train.names, place)
             there = [name for name in names if name is not None]
-            require_columns(needed, there, f"the template set {options.templates}", place)
+            chosen = options.templates
+            reader = "the model" if chosen is None else f"the template set {chosen}"
+            require_columns(needed, there, reader, place)
         # One string for all its occurrences: there may be millions of tokens.
         columns = {
             name: tuple(map(sys.intern, block.column(i)))
