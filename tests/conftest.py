@@ -32,7 +32,7 @@ hypothesis.settings.register_profile(
     derandomize=True,
     deadline=None,
     database=None,
-    max_examples=6,
+    max_examples=4,
     suppress_health_check=SLOW_IS_FINE,
 )
 hypothesis.settings.register_profile(

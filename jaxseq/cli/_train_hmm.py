@@ -23,6 +23,7 @@ OPTIONS = (
     "emission_smoothing",
     "em",
     "decoding",
+    "classes",
     *WITH_UNLABELLED,
 )
 """Of hidden Markov models alone; none of them is set unless the user gives it."""
@@ -109,10 +110,29 @@ def _add_hmm_options(add: Any) -> None:
         help=f"what EM leaves as it is: some of {', '.join(FAMILIES)}, separated by commas",
     )
     add(
+        "--classes",
+        type=parse_labels,
+        metavar="LABELS",
+        help="all labels, separated by commas, where the labelled sentences may lack some",
+    )
+    add(
         "--decoding",
         choices=("viterbi", "max_marginal"),
         help="predict the best labelling, or the best label of each token (viterbi)",
     )
+
+
+def parse_labels(text: str) -> tuple[str, ...]:
+    """Labels separated by commas, as an argument.
+
+    Example:
+        >>> parse_labels("author, title")
+        ('author', 'title')
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"expected labels separated by commas, got {text!r}")
+    return names
 
 
 def parse_families(text: str) -> tuple[str, ...]:

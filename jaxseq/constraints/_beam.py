@@ -30,7 +30,12 @@ class Labellings(NamedTuple):
     is the least violation (as far as it was looked for).
 
     Example:
-        See `beam_search`.
+        >>> import jax.numpy as jnp, jaxseq
+        >>> from jaxseq.constraints import StartsWith, beam_search, bind_constraints
+        >>> rules = bind_constraints([StartsWith(["A"])], ["A", "B"], penalty=float("inf"))
+        >>> chain = jaxseq.Chain(jnp.zeros((1, 2)), jnp.zeros((2, 2)))
+        >>> beam_search(chain, rules, (None,), k=2).hard.tolist()
+        [0, 1]
     """
 
     paths: Int[Array, "k n"]

@@ -38,7 +38,12 @@ class CorpusLabellings(NamedTuple):
     hard [B, k]: violations of hard constraints. exact: whether the best ones were surely found.
 
     Example:
-        See `search_corpus`.
+        >>> import numpy as np
+        >>> from jaxseq.constraints import bind_constraints
+        >>> nodes, edges = np.zeros((2, 2), np.float32), np.zeros((2, 2), np.float32)
+        >>> found = search_corpus(nodes, edges, np.array([2]), bind_constraints([], ["A", "B"]), ())
+        >>> found.labels.shape, found.scores.shape
+        ((2, 1), (1, 1))
     """
 
     labels: Int[np.ndarray, "N k"]

@@ -21,7 +21,12 @@ class Folded(NamedTuple):
     local constraints, None if there are none. rest: numbers of the constraints that have a state.
 
     Example:
-        See `fold_local`.
+        >>> import jax.numpy as jnp, jaxseq
+        >>> from jaxseq.constraints import AtMostOnce, bind_constraints
+        >>> rules = bind_constraints([AtMostOnce()], ["A", "B"], penalty=1.5)
+        >>> chain = jaxseq.Chain(jnp.zeros((2, 2)), jnp.zeros((2, 2)))
+        >>> fold_local(chain, rules, (None,)).rest  # has a state, and is left
+        (0,)
     """
 
     chain: Chain

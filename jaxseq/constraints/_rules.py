@@ -16,7 +16,13 @@ from jaxseq.constraints._tokens import Tokens
 
 @dataclass(frozen=True)
 class Rule:
-    """A constraint as people write it, with names of labels; `bind` gives it their numbers."""
+    """A constraint as people write it, with names of labels; `bind` gives it their numbers.
+
+    Example:
+        >>> from jaxseq.constraints import Labels, Rule, StartsWith
+        >>> isinstance(StartsWith(["A"]), Rule), StartsWith(["A"]).bind(Labels(["A", "B"])).is_local
+        (True, True)
+    """
 
     @abstractmethod
     def bind(self, labels: Labels) -> Constraint:

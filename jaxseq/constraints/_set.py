@@ -46,7 +46,10 @@ class Constraints(eqx.Module):
     num_labels: s.
 
     Example:
-        See `bind_constraints`.
+        >>> from jaxseq.constraints import AtMostOnce, StartsWith
+        >>> rules = bind_constraints([AtMostOnce(), StartsWith(["A"])], ["A", "B"], penalty=9.2)
+        >>> rules.with_penalties([1.0, float("inf")]).hard
+        (False, True)
     """
 
     parts: tuple[Constraint, ...]

@@ -48,7 +48,10 @@ def describe_hmm(tagger: HMMTagger) -> tuple[dict[str, Any], dict[str, np.ndarra
 def build_hmm(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> HMMTagger:
     """The tagger; ValueError, or an error of a missing entry, where that is not one."""
     settings = dict(about["settings"])
-    tagger = HMMTagger(**{**settings, "frozen": tuple(settings["frozen"])})
+    settings["frozen"] = tuple(settings["frozen"])
+    if settings.get("classes") is not None:
+        settings["classes"] = tuple(settings["classes"])
+    tagger = HMMTagger(**settings)
     check_hmm_settings(tagger)
     labels = check_stored_labels(about["labels"])
     words = StringTable.from_arrays(arrays, WORDS).strings

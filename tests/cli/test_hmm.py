@@ -67,6 +67,7 @@ def test_every_option_reaches_the_estimator(toy, tmp_path, succeed):
         "weight": 0.75,
         "frozen": ("initial", "transition"),
         "decoding": "max_marginal",
+        "classes": (*LABELS, "B-PP"),
         "vocabulary": "labelled",
         "max_iterations": 2,
         "cores": 1,

@@ -52,7 +52,7 @@ SCHEMES = {
 
 
 @pytest.mark.parametrize("scheme", LABELS)
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_every_rule_counts_as_its_definition(scheme, data):
     found, constraints = SCHEMES[scheme]

@@ -56,7 +56,7 @@ def check_against_enumeration(found, problem, chosen):
 
 
 @both_searches
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(problem=problems(penalties=(0.3, 1.0, 4.0)))
 def test_soft_constraints(search, problem):
     rules = problem.constraints(BOTH)
@@ -65,7 +65,7 @@ def test_soft_constraints(search, problem):
 
 
 @both_searches
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(problem=problems())
 def test_a_mixture_of_hard_and_soft_ones(search, problem):
     problem = problem._replace(penalties=HARD_AND_SOFT)
@@ -75,7 +75,7 @@ def test_a_mixture_of_hard_and_soft_ones(search, problem):
 
 
 @both_searches
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(problem=problems(forbid=True))
 def test_labels_and_transitions_that_are_impossible(search, problem):
     problem = problem._replace(penalties=HARD_AND_SOFT)
@@ -113,7 +113,7 @@ def test_scores_are_those_of_the_paths(problem):
         assert (float(again), int(hard)) == (pytest.approx(expected), 0)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(problem=problems(penalties=(0.3, 1.0, 4.0), least=1))
 def test_a_wide_beam_is_viterbi_where_constraints_are_local(problem):
     rules = problem.constraints(LOCAL)
