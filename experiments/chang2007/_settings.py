@@ -6,30 +6,17 @@ Changes of them are compared on sentences that are kept apart, see `Parts`.
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import jaxseq
+from experiments.words import NORMALISED
 from jaxseq.constraints import Penalised, TransitionsOnlyOn
 from jaxseq.text import Sentence
 
 FORM = "form"
 """The column that models read; rules read "word"."""
-
-
-def _mask_digits(word: str) -> str:
-    return re.sub(r"\d", "0", word)
-
-
-NORMALISED: dict[str, Callable[[str], str]] = {
-    "none": lambda word: word,
-    "lower case": str.lower,
-    "digits": _mask_digits,
-    "lower case and digits": lambda word: _mask_digits(word.lower()),
-}
-"""What the model sees of a word."""
 
 
 @dataclass(frozen=True)

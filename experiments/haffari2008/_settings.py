@@ -5,27 +5,13 @@ Settings are tried on seeds of their own, so that what is chosen by them is test
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from experiments.words import NORMALISED as NORMALISED
 from jaxseq.learn import Smoothing
 
 Normalisation = Literal["none", "lower case", "digits", "lower case and digits"]
-
-
-def _mask_digits(word: str) -> str:
-    return re.sub(r"\d", "0", word)
-
-
-NORMALISED: dict[str, Callable[[str], str]] = {
-    "none": lambda word: word,
-    "lower case": str.lower,
-    "digits": _mask_digits,
-    "lower case and digits": lambda word: _mask_digits(word.lower()),
-}
-"""What a word becomes before it is looked up."""
 
 
 @dataclass(frozen=True)

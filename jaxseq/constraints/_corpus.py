@@ -122,8 +122,7 @@ def search_corpus(
 def _without_free(constraints: Constraints, x: tuple[Any, ...]) -> tuple[Constraints, Any]:
     """Without those that cost nothing, so that the search is that of a model without them; and
     without names, which are no reason to compile anew."""
-    costs = [h or p > 0 for h, p in zip(constraints.hard, np.asarray(constraints.penalties))]
-    chosen = [number for number, cost in enumerate(costs) if cost]
+    chosen = constraints.costly
     kept = constraints.only(chosen)
     nameless = Constraints(kept.parts, kept.penalties, kept.hard, (), kept.num_labels)
     return nameless, tuple(x[number] for number in chosen)
@@ -183,7 +182,15 @@ def padded_length(n: int) -> int:
 
 def _pad(members, starts, lengths, nodes, edges, x) -> tuple[Any, Any, np.ndarray, Any]:
     """The arrays of some sequences, padded to a common length and a common number."""
-    rows = 1 if len(members) == 1 else CHUNK
+    count, spread = padding_of(members, starts, lengths, 1 if len(members) == 1 else CHUNK)
+    moved = edges if np.ndim(edges) == 2 else spread(edges)[:, 1:]
+    return spread(nodes), jnp.asarray(moved), count, jax.tree.map(spread, x)
+
+
+def padding_of(
+    members: np.ndarray, starts: np.ndarray, lengths: np.ndarray, rows: int
+) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+    """Lengths of some sequences, and the function that makes [rows, width, …] of tokens [N, …]."""
     width = padded_length(int(lengths[members].max()))
     count, begin = np.zeros(rows, np.int32), np.zeros(rows, np.int64)
     count[: len(members)], begin[: len(members)] = lengths[members], starts[members]
@@ -197,8 +204,7 @@ def _pad(members, starts, lengths, nodes, edges, x) -> tuple[Any, Any, np.ndarra
         mask = inside.reshape(*inside.shape, *(1,) * (array.ndim - 1))
         return np.where(mask, array[index], np.zeros((), array.dtype))
 
-    moved = edges if np.ndim(edges) == 2 else spread(edges)[:, 1:]
-    return spread(nodes), jnp.asarray(moved), count, jax.tree.map(spread, x)
+    return count, spread
 
 
 def _check(nodes, edges, lengths, constraints: Constraints, x: tuple[Any, ...]) -> None:

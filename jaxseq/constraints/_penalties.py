@@ -14,7 +14,7 @@ from jax import lax
 from jaxtyping import Array
 
 from jaxseq.constraints._constraint import BEFORE_THE_FIRST, Constraint
-from jaxseq.constraints._corpus import padded_length
+from jaxseq.constraints._corpus import padding_of
 from jaxseq.constraints._count import count_one
 from jaxseq.constraints._labels import Labels, Scheme
 from jaxseq.constraints._product import MOST_STATES
@@ -235,16 +235,7 @@ def _by_block(
 
 def _run_block(run, constraints, x, labels, starts, lengths, members: np.ndarray) -> np.ndarray:
     """The same for some sequences, padded to a common length and a common number."""
-    width = padded_length(int(lengths[members].max()))
-    count, begin = np.zeros(TOGETHER, np.int32), np.zeros(TOGETHER, np.int64)
-    count[: len(members)], begin[: len(members)] = lengths[members], starts[members]
-    inside = np.arange(width) < count[:, None]
-    index = np.where(inside, begin[:, None] + np.arange(width), 0)
-
-    def spread(array: np.ndarray) -> np.ndarray:
-        mask = inside.reshape(*inside.shape, *(1,) * (np.ndim(array) - 1))
-        return np.where(mask, np.asarray(array)[index], np.zeros((), np.asarray(array).dtype))
-
+    count, spread = padding_of(members, starts, lengths, TOGETHER)
     seen = jax.tree.map(spread, x)
     return np.asarray(run(constraints, seen, spread(labels), count))[: len(members)]
 

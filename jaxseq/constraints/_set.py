@@ -78,6 +78,12 @@ class Constraints(eqx.Module):
         checked = [check_penalty(float(penalty)) for penalty in penalties]
         return Constraints(self.parts, *_split_penalties(checked), self.names, self.num_labels)
 
+    @property
+    def costly(self) -> tuple[int, ...]:
+        """Numbers of those that cost something: with ρ = 0 a constraint changes nothing."""
+        pairs = enumerate(zip(self.hard, np.asarray(self.penalties)))
+        return tuple(number for number, (hard, penalty) in pairs if hard or penalty > 0)
+
     def only(self, numbers: Sequence[int]) -> Constraints:
         """Some of the constraints, by their numbers."""
         return Constraints(

@@ -88,10 +88,7 @@ def costly(classes: Sequence[str], constraints: Any) -> Constraints | None:
 
 def without_free(constraints: Constraints) -> tuple[Constraints, tuple[int, ...]]:
     """The constraints that cost something, and their numbers: those of ρ = 0 change nothing."""
-    penalties = np.asarray(constraints.penalties)
-    kept = tuple(
-        number for number, hard in enumerate(constraints.hard) if hard or penalties[number] > 0
-    )
+    kept = constraints.costly
     return constraints.only(kept), kept
 
 
