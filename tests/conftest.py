@@ -45,27 +45,26 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-def pytest_configure(config):
-    """Under ``-n``, tests that share compiled programs go to one worker."""
-    if getattr(config.option, "dist", "no") == "load":
-        config.option.dist = "loadgroup"
+CUT = {"test_batch_laws.py": "packed", "test_docs.py": ""}
+"""Large modules whose tests share little: cut by a word of their names, or at every test."""
 
 
-def pytest_collection_modifyitems(config, items):
-    """Tests that share compiled programs or costly fixtures, mostly those of a module, share one
-    worker; large modules are cut where they share little."""
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    for item in items:
-        parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        group = [item.path.parent.name, item.path.stem]
-        if item.path.parent.name == "chain" and "entry" in parameters:
-            group = [parameters["entry"].name]
-        elif item.path.stem == "test_batch_laws":
-            group.append(parameters.get("layout", ""))
-        elif item.path.stem == "test_docs":
-            group.append(parameters.get("part", ""))
-        item.add_marker(pytest.mark.xdist_group("-".join(group)))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Under ``-n``, tests of a module share a worker, with compiled programs and fixtures."""
+    if config.option.dist != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByModule(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            module, _, test = nodeid.partition("::")
+            word = CUT.get(Path(module).name)
+            if word is None:
+                return module
+            return f"{module} {word in test}" if word else nodeid
+
+    return ByModule(config, log)
 
 
 MAPS, MOST_MAPS = Path("/proc/self/maps"), 30_000
