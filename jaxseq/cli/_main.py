@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
+from jaxseq.cli._active import add_active
 from jaxseq.cli._constraints import add_constraints
 from jaxseq.cli._evaluate import add_evaluate
 from jaxseq.cli._inspect import add_inspect
@@ -23,7 +24,15 @@ from jaxseq.cli._tag import add_tag
 from jaxseq.cli._train import add_train
 from jaxseq.cli._verify import add_verify
 
-COMMANDS = (add_train, add_tag, add_evaluate, add_inspect, add_constraints, add_verify)
+COMMANDS = (
+    add_train,
+    add_tag,
+    add_evaluate,
+    add_inspect,
+    add_active,
+    add_constraints,
+    add_verify,
+)
 """Every subcommand. Each entry takes the subparsers and adds one, with `run` among its defaults."""
 
 INTERRUPTED, BROKEN_PIPE = 130, 141

@@ -22,6 +22,19 @@ BUILT_IN = {
     "token": TOKEN_IDENTITY,
 }
 """Names that need no file; a file of such a name is reached as ``./name``."""
+BY_COLUMNS = ("conll2003", "conll2000", "gene", "token")
+"""What stands for templates that are not named: the first whose columns are there."""
+
+
+def usual_templates(columns: Names) -> str:
+    """The name of built-in templates that make the most of the columns, without the label.
+
+    Example:
+        >>> usual_templates(("word", "pos"))
+        'conll2000'
+    """
+    fits = (name for name in BY_COLUMNS if set(BUILT_IN[name].columns) <= set(columns))
+    return next(fits, BY_COLUMNS[-1])
 
 
 def choose_templates(name: str, columns: Names, place: str) -> Templates:

@@ -83,6 +83,24 @@ def test_equal_tokens_are_asked_in_the_order_of_the_pool():
 # ----------------------------------------------------------------------------------- windows
 
 
+@given(st.integers(0, 999), st.integers(1, 3), st.integers(1, 6))
+def test_few_tokens_of_a_sentence_are_asked(seed, most, count):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 6, 4)
+    confidence = rng.integers(1, 5, lengths.sum()) / 5  # with ties
+    look = Look(np.zeros(lengths.sum(), int), confidence, lengths, {})
+    known = rng.random(lengths.sum()) < 0.2
+    expected, taken = [], dict.fromkeys(range(4), 0)
+    places = [(s, t) for s, length in enumerate(lengths) for t in range(length)]
+    for index in sorted(range(len(places)), key=lambda i: (confidence[i], i)):
+        s, t = places[index]
+        if not known[index] and confidence[index] < 0.7 and taken[s] < most:
+            taken[s] += 1
+            expected.append((s, t))
+    found = propose(look, known, Tokens(count, 0.7, per_sentence=most)).queries
+    assert [(query.sentence, query.start) for query in found] == expected[:count]
+
+
 def plain_windows(look, known, strategy):
     """Every window and its score, by the definition."""
     price, found = token_price(strategy.threshold), []
@@ -249,6 +267,7 @@ def test_first_sentences_by_length(lengths, count):
     [
         (lambda: Tokens(0), "count: expected a whole number, 1 or more"),
         (lambda: Tokens(5, 0.0), "threshold: expected a number above 0"),
+        (lambda: Tokens(per_sentence=0), "per_sentence: expected a whole number, 1 or more"),
         (lambda: Tokens(5, 1.5), "threshold: expected a number above 0"),
         (lambda: Spans(0), "width: expected a whole number"),
         (lambda: Sequences(ask="none"), "would never add one"),

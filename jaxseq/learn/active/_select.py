@@ -86,9 +86,23 @@ def _is_unsure(look: Look, known: np.ndarray, threshold: float) -> np.ndarray:
 
 def _unsure_tokens(look: Look, known: np.ndarray, strategy: Tokens) -> list[Query]:
     places = np.flatnonzero(_is_unsure(look, known, strategy.threshold))
-    chosen = places[np.argsort(look.confidence[places], kind="stable")][: strategy.count]
+    chosen = places[np.argsort(look.confidence[places], kind="stable")]
+    if strategy.per_sentence is not None:
+        chosen = chosen[_rank_among_equals(look.sentence[chosen]) < strategy.per_sentence]
+    chosen = chosen[: strategy.count]
     columns = (look.sentence[chosen], look.position[chosen], 1 - look.confidence[chosen])
     return [Query(s, t, t + 1, score) for s, t, score in zip(*(c.tolist() for c in columns))]
+
+
+def _rank_among_equals(keys: np.ndarray) -> np.ndarray:
+    """How many equal keys stand before each."""
+    order = np.argsort(keys, kind="stable")
+    together = keys[order]
+    is_first = np.append(True, together[1:] != together[:-1])[: len(keys)]
+    places = np.arange(len(keys))
+    ranks = np.empty(len(keys), int)
+    ranks[order] = places - np.maximum.accumulate(np.where(is_first, places, 0))
+    return ranks
 
 
 # --------------------------------------------------------------------------------- sentences

@@ -17,18 +17,22 @@ class Tokens:
     Args:
         count: q, tokens a round; None takes all (in one round: the paper's Partial).
         threshold: δ, above 0 and at most 1.
+        per_sentence: tokens of one sentence a round, at most; None for any number. Neighbours are
+            unsure together, and the label of one often settles the others.
 
     Example:
         >>> Tokens(500, 0.9)
-        Tokens(count=500, threshold=0.9)
+        Tokens(count=500, threshold=0.9, per_sentence=None)
     """
 
     count: int | None = 500
     threshold: float = 0.99
+    per_sentence: int | None = None
 
     def __post_init__(self) -> None:
         _check_count("count", self.count)
         _check_threshold(self.threshold)
+        _check_count("per_sentence", self.per_sentence)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,207 @@
+"""Active learning on chunking: minutes to its own stop, its F1 against all labels, and spans."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jaxseq
+from experiments._config import read_config
+from experiments._figures import draw
+from experiments._files import write_whole
+from experiments.bench._report import Report
+from experiments.data import Data, choose_sources
+from experiments.wanvarie2011 import run as paper
+from experiments.wanvarie2011._drawings import SPANS, figures_of
+from experiments.wanvarie2011._loop import Loop, Round
+from experiments.wanvarie2011._rows import row_named
+from experiments.wanvarie2011._summary import Curve, Gap, at_share, gap, is_worse
+from experiments.wanvarie2011._task import CORPUS, TITLES, Judge, Task
+
+OVERNIGHT = "JAXSEQ_OVERNIGHT"
+"""Variable that is set to measure on CoNLL-2003 too."""
+MINUTES_BAR = {"np": 15.0, "conll2000": 60.0, "conll2003": None}
+SHARE = {"np": 4.73, "conll2000": 6.98, "conll2003": 7.01}
+"""Labelled tokens of the paper's Proposed δ = .90, percent."""
+P_BAR = 0.05
+SHARES_SHOWN = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+EARLY = 6
+"""A round, besides the last one, at which a warm start is compared with one from zeros."""
+WORSE = 1e-3
+
+
+def run(report: Report, out: Path) -> None:
+    """All figures of ``python -m experiments bench active``."""
+    folder = Path(os.environ.get("JAXSEQ_DATA", ""))
+    tasks = ["np", "conll2000", *(["conll2003"] if os.environ.get(OVERNIGHT) else [])]
+    if not all((folder / CORPUS[task]).is_dir() for task in tasks):
+        needs = "corpora, by JAXSEQ_DATA"
+        report.figure("minutes to the stop, NP", None, at_most=MINUTES_BAR["np"], needs=needs)
+        return
+    corpora = list(dict.fromkeys(CORPUS[task] for task in tasks))
+    data = Data(choose_sources(corpora, folder, may_stand_in=False))
+    config, _ = read_config(Path(paper.__file__).with_name("config.toml"), "default", paper.Config)
+    for name in tasks:
+        bench = Bench(report, config, paper.task_of(config, name, data))
+        rounds = bench.tokens()
+        if name == "np":
+            bench.early_start()
+            bench.spans(rounds, out)
+
+
+class Bench:
+    """The figures of one task.
+
+    Args:
+        report: to print them. config: the paper's default settings. task: with its sentences.
+    """
+
+    def __init__(self, report: Report, config: Any, task: Task):
+        self._report, self._config, self._task = report, config, task
+        sup, self._sup = paper.sup_of(task)
+        self._judge = Judge(task, sup)
+        self._told: dict[str, Any] = {
+            "task": TITLES[task.name],
+            "tokens": task.pool.tokens,
+            "l2": task.l2,
+            "q": config.query_size,
+        }
+
+    def tokens(self) -> list[Round]:
+        """Proposed δ = .90 to its own stop."""
+        cold: list[Mapping[str, Any]] = []
+
+        def watch(one: Round, learner: jaxseq.ActiveLearner) -> None:
+            if one["stop"]:
+                cold.append(learner.train(start="cold").history_[-1])
+
+        rounds = self._loop(SPANS[0]).run(watch)
+        last, title = rounds[-1], TITLES[self._task.name]
+        self._report.figure(
+            f"minutes to its own stop, {title}, δ = .90",
+            sum(one["seconds"]["all"] for one in rounds) / 60,
+            at_most=MINUTES_BAR[self._task.name],
+            **self._told,
+            rounds=len(rounds) - 1,
+            **self._scores(last),
+            why=last["why"],
+            minutes_of_sup=self._sup["seconds"] / 60,
+        )
+        self._stages(rounds)
+        self._against_sup(rounds)
+        self._starts(last, cold[0])
+        return rounds
+
+    def early_start(self) -> None:
+        """A warm start against one from zeros where most is still to be learnt."""
+        learner = paper.learner_of(self._config, self._row(SPANS[0]), self._task, most_rounds=EARLY)
+        learner.check_warm_start = False
+        rounds = Loop(learner, self._task.pool, lambda tagger: {}).run()
+        self._starts(rounds[-1], learner.train(start="cold").history_[-1])
+
+    def spans(self, by_token: Sequence[Round], out: Path) -> None:
+        """Queries of spans for as many rounds, and both curves."""
+        by_span = self._loop(SPANS[1], most_rounds=len(by_token) - 1).run()
+        results = {
+            row: [{"tokens": self._task.pool.tokens, "rounds": rounds}]
+            for row, rounds in zip(SPANS, (by_token, by_span))
+        }
+        tokens, spans = (results[row][0] for row in SPANS)
+        found = gap(Curve.of(spans), Curve.of(tokens))
+        self._report.figure(
+            "F1 of queries of spans less that of tokens, mean at equal labelled tokens",
+            None if found is None else found.mean,
+            **self._told,
+            width=self._config.span_width,
+            **(Gap._asdict(found) if found else {}),
+        )
+        for percent in SHARES_SHOWN:
+            by_token_then, by_span_then = at_share(tokens, percent), at_share(spans, percent)
+            if by_token_then and by_span_then and percent <= self._reached(by_token, by_span):
+                self._report.figure(
+                    f"the same at {percent:g} % of the tokens",
+                    by_span_then["f1"] - by_token_then["f1"],
+                    by_token=self._scores(by_token_then),
+                    by_span=self._scores(by_span_then),
+                )
+        figure = next(f for f in figures_of(self._task.name, results, {}) if "spans" in f.name)
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(out / "active_spans.png", draw(figure, "light", "png"))
+
+    def _reached(self, *runs: Sequence[Round]) -> float:
+        """Percent of the tokens that all runs have come to."""
+        return 100 * min(one[-1]["labelled_tokens"] for one in runs) / self._task.pool.tokens
+
+    # ------------------------------------------------------------------------------- figures
+
+    def _row(self, name: str) -> Any:
+        return row_named(name, self._config.usual)
+
+    def _loop(self, name: str, most_rounds: int | None = None) -> Loop:
+        row = self._row(name)
+        learner = paper.learner_of(self._config, row, self._task, most_rounds=most_rounds)
+        return Loop(learner, self._task.pool, self._judge)
+
+    def _scores(self, one: Mapping[str, Any]) -> dict[str, Any]:
+        percent = 100 * one["labelled_tokens"] / self._task.pool.tokens
+        return {
+            "labelled_percent": round(percent, 2),
+            "f1": round(one["f1"], 2),
+            "f1_of_sup": round(self._sup["f1"], 2),
+        }
+
+    def _stages(self, rounds: Sequence[Round]) -> None:
+        title = TITLES[self._task.name]
+        later = [one["seconds"] for one in rounds[1:]] or [rounds[0]["seconds"]]
+        for stage in dict.fromkeys(name for one in rounds for name in one["seconds"]):
+            self._report.figure(
+                f"seconds a round, {title}: {stage}",
+                sum(one.get(stage, 0.0) for one in later) / len(later),
+                rounds=len(later),
+                first_round=rounds[0]["seconds"].get(stage, 0.0),
+            )
+
+    def _against_sup(self, rounds: Sequence[Round]) -> None:
+        result = {"tokens": self._task.pool.tokens, "rounds": rounds}
+        percent = SHARE[self._task.name]
+        found = at_share(result, percent)
+        self._report.figure(
+            f"McNemar's p against Sup, {TITLES[self._task.name]}, at most {percent:g} % labelled",
+            None if found is None else not_below(found),
+            at_least=P_BAR,
+            **self._told,
+            **({} if found is None else self._scores(found)),
+            **({} if found is None else {n: found[n] for n in ("round", "only_sup", "only_ours")}),
+        )
+
+    def _starts(self, warm: Mapping[str, Any], cold: Mapping[str, Any]) -> None:
+        excess = warm["objective"] / cold["objective"] - 1
+        told = {
+            "round": warm["round"] - 1,
+            "kept": warm["start"],
+            "iterations": [warm["iterations"], cold["iterations"]],
+        }
+        title = TITLES[self._task.name]
+        self._report.figure(
+            f"iterations, from zeros / warm-started, {title}",
+            cold["iterations"] / max(1, warm["iterations"]),
+            **told,
+        )
+        self._report.figure(
+            f"objective, warm-started / from zeros − 1, {title}", excess, at_most=WORSE, **told
+        )
+
+
+def not_below(scores: Mapping[str, Any]) -> float:
+    """McNemar's p where Sup has more tokens right; 1 where it has not.
+
+    Example:
+        >>> not_below({"p_value": 0.01, "only_sup": 3, "only_ours": 20})
+        1.0
+    """
+    ahead = scores["only_ours"] >= scores["only_sup"]
+    found = 1.0 if ahead else float(scores["p_value"])
+    assert (found < P_BAR) == is_worse(scores)
+    return found

@@ -1,0 +1,1 @@
+"""Wanvarie, Takamura & Okumura 2011: active learning of subsequences."""

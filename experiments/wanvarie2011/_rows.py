@@ -1,0 +1,150 @@
+"""The rows of the paper's tables by name, each as a strategy of active learning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from jaxseq.learn.active import Sequences, Spans, Strategy, Tokens
+
+TASKS = ("np", "conll2000", "conll2003")
+SUPERVISED = ("Sup", "Pointwise")
+"""Rows that are trained once, on all labels."""
+SEQUENCES: dict[str, dict[str, Any]] = {
+    "FuSAL": {"ask": "all"},
+    "Bootstrap": {"ask": "none", "keep_sure": "model"},
+    "Tomanek09": {"ask": "unsure", "keep_sure": "model"},
+    "Wanvarie10": {"ask": "unsure", "keep_sure": "open"},
+}
+"""Rows that choose sentences, and what they ask of them (section 5.4)."""
+KINDS = (*SUPERVISED, "Partial", *SEQUENCES, "Proposed", "Spans")
+STARTS = ("longest", "random", "shortest")
+Start = Literal["longest", "random", "shortest"]
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What a row has where its name does not say otherwise.
+
+    Args:
+        threshold: δ. query_size: q. per_sentence: tokens of a sentence a round, at most; 0 for
+            any number. span_width: tokens of a span, at most. start: of which sentences the
+            initial set is.
+    """
+
+    threshold: float
+    query_size: int
+    per_sentence: int
+    span_width: int
+    start: Start
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table.
+
+    Args:
+        kind: one of `KINDS`. threshold, query_size, per_sentence, span_width, start: as of `Usual`.
+    """
+
+    kind: str
+    threshold: float
+    query_size: int
+    per_sentence: int
+    span_width: int
+    start: Start
+
+    @property
+    def is_supervised(self) -> bool:
+        """Whether it is trained on all labels, once."""
+        return self.kind in SUPERVISED
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether chance has a part in it."""
+        return self.start == "random" and not self.is_supervised
+
+    @property
+    def rounds(self) -> int | None:
+        """Rounds after the initial one, at most; None where the row stops by itself."""
+        return 1 if self.kind == "Partial" else None
+
+    @property
+    def strategy(self) -> Strategy:
+        """What it asks.
+
+        Raises:
+            ValueError: for a supervised row, which asks nothing.
+        """
+        if self.kind == "Partial":
+            return Tokens(None, self.threshold)
+        if self.kind == "Proposed":
+            return Tokens(self.query_size, self.threshold, self.per_sentence or None)
+        if self.kind == "Spans":
+            return Spans(self.span_width, self.query_size, self.threshold)
+        if self.kind in SEQUENCES:
+            changes = SEQUENCES[self.kind]
+            return Sequences(self.query_size, threshold=self.threshold, **changes)
+        raise ValueError(f"strategy: expected a row that asks, got {self.kind}")
+
+
+def row_named(text: str, usual: Usual) -> Row:
+    """A row from its name: a kind, then ``δ=``, ``q=``, ``each=`` (per_sentence), ``width=`` and
+    ``start=`` as needed.
+
+    Args:
+        text: the name. usual: for what the name leaves out.
+
+    Raises:
+        ValueError: for a kind, a setting or a value that is not known.
+
+    Example:
+        >>> usual = Usual(0.99, query_size=500, per_sentence=1, span_width=3, start="longest")
+        >>> row_named("Proposed δ=.90", usual).strategy
+        Tokens(count=500, threshold=0.9, per_sentence=1)
+        >>> row_named("Wanvarie10", usual).strategy.ask
+        'unsure'
+    """
+    kind, *settings = text.split()
+    if kind not in KINDS:
+        raise ValueError(f"row {text!r}: expected one of {', '.join(KINDS)}, got {kind!r}")
+    values: dict[str, Any] = dict(vars(usual))
+    makers = {
+        "δ": ("threshold", float),
+        "q": ("query_size", int),
+        "each": ("per_sentence", int),
+        "width": ("span_width", int),
+    }
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if name == "start" and value in STARTS:
+            values["start"] = value
+        elif equals and name in makers:
+            key, make = makers[name]
+            try:
+                values[key] = make(value)
+            except ValueError:
+                raise ValueError(f"row {text!r}: expected a number, got {setting!r}") from None
+        else:
+            known = "δ=…, q=…, each=…, width=…, start=longest, start=random or start=shortest"
+            raise ValueError(f"row {text!r}: expected {known}, got {setting!r}")
+    row = Row(kind, **values)
+    if not row.is_supervised:
+        try:
+            _ = row.strategy
+        except ValueError as error:
+            raise ValueError(f"row {text!r}: {error}") from None
+    return row
+
+
+def task_and_row(text: str) -> tuple[str, str]:
+    """``"np: Sup"`` → its task and its row.
+
+    Example:
+        >>> task_and_row("np: Proposed δ=.90")
+        ('np', 'Proposed δ=.90')
+    """
+    task, colon, row = (part.strip() for part in text.partition(":"))
+    if not colon or task not in TASKS or not row:
+        raise ValueError(f"rows: expected TASK: ROW with one of {', '.join(TASKS)}, got {text!r}")
+    return task, row

@@ -1,0 +1,198 @@
+"""Wanvarie, Takamura & Okumura 2011: results → Markdown and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from experiments import Figure, Section, markdown_table, mean_and_spread
+from experiments.wanvarie2011._drawings import SPANS, Rows, figures_of
+from experiments.wanvarie2011._summary import (
+    Curve,
+    Result,
+    at_share,
+    by_row,
+    first_not_worse,
+    gap,
+    is_worse,
+    mean_of,
+    share,
+    tasks_of,
+)
+from experiments.wanvarie2011._task import TITLES
+
+NONE = "–"
+TABLES = {"np": "Tables 4 and 5", "conll2000": "Table 6", "conll2003": "Table 6"}
+CLEAR = 0.05
+"""F1, in points, below which the mean gap of two curves is called none."""
+
+
+def report(results: list[dict[str, Any]], expected: dict[str, Any], config: Any) -> Section:
+    """Tables 4 to 6 and figures 3 to 9 beside ours, rows at equal labels, and spans."""
+    texts: list[str] = []
+    figures: list[Figure] = []
+    for task in tasks_of(results):
+        rows, paper = by_row(results, task), expected[task]
+        drawn = figures_of(task, rows, paper)
+        figures += drawn
+        texts += [
+            _table(task, rows, paper, config),
+            _at_equal_labels(rows, paper),
+            _when_enough(rows, expected["goals"][task]),
+            _spans(rows),
+            _trainings(rows),
+            *(f"![]({figure.name})\n" for figure in drawn),
+        ]
+    return Section("\n".join(filter(None, texts)), tuple(figures))
+
+
+# --------------------------------------------------------------------------------------- tables
+
+
+def _table(task: str, rows: Rows, paper: Mapping[str, Any], config: Any) -> str:
+    cells = []
+    for row, results in rows.items():
+        told = paper.get(row, {})
+        cells.append(
+            [
+                row,
+                _with(mean_and_spread([one["f1"] for one in results], 2), told.get("f1"), ".2f"),
+                _worst_p(results),
+                _with(_percent(results, "tokens"), told.get("tokens"), ".2f"),
+                _with(_percent(results, "sentences"), told.get("sequences"), ".2f"),
+                _with(f"{mean_of(results, 'seconds'):.0f}", told.get("seconds"), ".0f"),
+                _ending(row, results),
+            ]
+        )
+    header = ["", "F1", "p", "labelled tokens, %", "with a label, %", "seconds", "stopped"]
+    first = next(iter(rows.values()))[0]
+    return (
+        f"### {TABLES[task]}: {TITLES[task]}\n\n"
+        f"{first['sentences']:,} sentences, {first['tokens']:,} tokens. The paper's numbers in "
+        f"brackets. p: McNemar's test on test tokens against Sup; * where significantly fewer are "
+        f"right. δ = {config.threshold:g} and q = {config.query_size} where not said; "
+        f"l2 = {config.l2[task]:g}. The paper's seconds are of 4 processors of its time.\n\n"
+        + markdown_table(header, cells)
+    )
+
+
+def _with(ours: str, theirs: float | None, form: str) -> str:
+    return ours if theirs is None else f"{ours} ({theirs:{form}})"
+
+
+def _percent(results: Sequence[Result], of: str) -> str:
+    return mean_and_spread([share(one, of) for one in results], 2)
+
+
+def _p(scores: Mapping[str, Any]) -> str:
+    p = scores["p_value"]
+    text = "< .001" if p < 0.001 else f"{p:.3f}"
+    return f"{text}*" if is_worse(scores) else text
+
+
+def _worst_p(results: Sequence[Result]) -> str:
+    return _p(min(results, key=lambda one: one["p_value"]))
+
+
+def _ending(row: str, results: Sequence[Result]) -> str:
+    """After how many rounds, and whether by a limit that is not the row's own."""
+    rounds = [one["rounds"] for one in results if "rounds" in one]
+    if not rounds:
+        return NONE
+    if row.startswith("Partial"):
+        return "round 1"
+    cut_short = any("number of rounds" in one[-1]["why"] for one in rounds)
+    counts = sorted({len(one) - 1 for one in rounds})
+    text = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
+    return f"round {text}{', by the limit' if cut_short else ''}"
+
+
+def _at_equal_labels(rows: Rows, paper: Mapping[str, Any]) -> str:
+    """Every row where it has as many labels as the paper's, whenever it stopped."""
+    cells = []
+    for row, results in rows.items():
+        told = paper.get(row, {})
+        if "rounds" not in results[0] or told.get("tokens", 100) >= 100:
+            continue
+        found = at_share(results[0], told["tokens"])
+        if found is not None:
+            labelled = 100 * found["labelled_tokens"] / results[0]["tokens"]
+            gap_to_sup = found["f1"] - rows["Sup"][0]["f1"] if "Sup" in rows else None
+            cells.append(
+                [
+                    row,
+                    f"{labelled:.2f} ({told['tokens']:.2f})",
+                    f"{found['f1']:.2f} ({told['f1']:.2f})",
+                    NONE if gap_to_sup is None else f"{gap_to_sup:+.2f}",
+                    _p(found),
+                ]
+            )
+    if not cells:
+        return ""
+    header = ["", "labelled tokens, %", "F1", "less that of Sup", "p"]
+    return (
+        "With as many labels as the paper's row, whether it would have stopped there or not: the "
+        "last round with no more.\n\n" + markdown_table(header, cells)
+    )
+
+
+def _when_enough(rows: Rows, goal: float) -> str:
+    """From which share of labels on each row is no worse than Sup."""
+    said = []
+    for row, results in rows.items():
+        if "rounds" not in results[0]:
+            continue
+        found = first_not_worse(results[0])
+        if found is not None:
+            labelled = 100 * found["labelled_tokens"] / results[0]["tokens"]
+            said.append(f"{row} from {labelled:.2f} % of the tokens on (F1 {found['f1']:.2f})")
+        else:
+            said.append(f"{row} never")
+    if not said:
+        return ""
+    return (
+        f"Not significantly below Sup in any later round: {'; '.join(said)}. The paper's claim for "
+        f"δ = .90: {goal:g} %.\n"
+    )
+
+
+# ---------------------------------------------------------------------------- beyond the tables
+
+
+def _spans(rows: Rows) -> str:
+    """An honest verdict: at equal labelled tokens, F1 of spans less that of tokens."""
+    if not all(row in rows for row in SPANS):
+        return ""
+    tokens, spans = (Curve.of(rows[row][0]) for row in SPANS)
+    found = gap(spans, tokens)
+    if found is None:
+        return ""
+    verdict = "no better and no worse than"
+    if abs(found.mean) >= CLEAR:
+        verdict = "better than" if found.mean > 0 else "worse than"
+    return (
+        f"Spans of Mann & McCallum's entropy are {verdict} tokens here: at equal labels, from "
+        f"{found.begin:,} to {found.end:,} tokens, their F1 is {found.mean:+.2f} points on average "
+        f"({found.lowest:+.2f} to {found.highest:+.2f}), and above in {found.above:.0%} of that "
+        "stretch. A span counts as as many labels as it has tokens; for a person, neighbours may "
+        "be cheaper than tokens far apart.\n"
+    )
+
+
+def _trainings(rows: Rows) -> str:
+    """What rounds cost, by stage."""
+    cells = []
+    for row, results in rows.items():
+        rounds = results[0].get("rounds", [])
+        if rounds:
+            stages = [name for name in rounds[0]["seconds"] if name != "all"]
+            spent = {name: sum(one["seconds"].get(name, 0.0) for one in rounds) for name in stages}
+            whole = sum(one["seconds"]["all"] for one in rounds)
+            most = sorted(spent, key=lambda name: -spent[name])[:3]
+            shares = ", ".join(f"{name} {spent[name] / max(whole, 1e-9):.0%}" for name in most)
+            steps = sum(one["iterations"] for one in rounds) / len(rounds)
+            cells.append([row, f"{whole / len(rounds):.1f}", f"{steps:.0f}", shares])
+    if not cells:
+        return ""
+    header = ["", "seconds a round", "iterations a round", "where they go"]
+    return "What a round costs, scoring left out:\n\n" + markdown_table(header, cells)

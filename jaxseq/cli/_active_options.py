@@ -1,0 +1,131 @@
+"""Options of an active learner and of the tagger inside, and the learner that they describe."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from jaxseq.text import Templates
+
+if TYPE_CHECKING:
+    from jaxseq.learn.active import Strategy
+    from jaxseq.tagger import ActiveLearner
+
+OF_A_STRATEGY = {
+    "per_sentence": "tokens",
+    "width": "spans",
+    "by": "sequences",
+    "ask": "sequences",
+    "keep_sure": "sequences",
+}
+"""Option → the only strategy that has it; none of them is set unless the user gives it."""
+
+
+def add_learner_options(parser: argparse.ArgumentParser) -> None:
+    """Add the groups of options about what to ask, when to stop, and how to train."""
+    add = parser.add_argument_group("what to ask, and when to stop").add_argument
+    add(
+        "--strategy",
+        choices=("tokens", "spans", "sequences"),
+        default="tokens",
+        help="ask for single tokens, stretches of tokens, or whole sentences (tokens)",
+    )
+    add("--count", type=int, default=500, metavar="N", help="tokens, or sentences, a round (500)")
+    add(
+        "--threshold",
+        type=float,
+        default=0.99,
+        metavar="P",
+        help="ask for no label that is at least so probable (0.99)",
+    )
+    add("--per-sentence", type=int, metavar="N", help="of tokens: of one sentence a round, at most "
+        "(any number)")  # fmt: skip
+    add("--width", type=int, metavar="N", help="of spans: tokens, at most (3)")
+    add(
+        "--by",
+        choices=("viterbi", "entropy", "n_best"),
+        help="of sequences: what tells how unsure the model is of a sentence (viterbi)",
+    )
+    add("--ask", choices=("all", "unsure"), help="of sequences: which of their tokens (all)")
+    add(
+        "--keep-sure",
+        choices=("open", "model"),
+        help="of sequences: whether the other tokens stay open or take the model's label (open)",
+    )
+    add("--initial", type=int, default=50, metavar="N", help="sentences of the first round, if no "
+        "label is known (50)")  # fmt: skip
+    add(
+        "--initial-how",
+        choices=("longest", "random", "shortest"),
+        default="longest",
+        help="which ones (longest)",
+    )
+    add("--kappa", type=float, default=0.9999, metavar="K", help="stop when the last two models "
+        "agree by more, and little is left to ask (0.9999)")  # fmt: skip
+    add("--budget", type=int, metavar="N", help="stop after so many labelled tokens")
+    add("--max-rounds", type=int, metavar="N", help="stop after so many rounds")
+    _add_training_options(parser.add_argument_group("training").add_argument)
+
+
+def _add_training_options(add: Any) -> None:
+    add("--l1", type=float, default=0.0, metavar="X", help="strength of the l1 penalty (0)")
+    add("--l2", type=float, default=1.0, metavar="X", help="strength of the l2 penalty (1)")
+    add("--max-iterations", type=int, default=500, metavar="N", help="of L-BFGS, a round (500)")
+    add(
+        "--weights",
+        choices=("mixed", "observed", "dense", "tied"),
+        default="mixed",
+        help="which pairs of attribute and label have a weight (mixed)",
+    )
+    add("--cutoff", type=int, default=1, metavar="N", help="ignore attributes rarer than this (1)")
+    add("--scheme", metavar="IOB2", help="forbid label sequences that this scheme does not allow")
+    add("--seed", type=int, default=0, metavar="N", help="of random first sentences (0)")
+    add("--cores", type=int, metavar="N", help="threads to train with (all)")
+
+
+def check_learner_options(options: argparse.Namespace) -> None:
+    """ValueError for options that do not go together, or a strategy that makes no sense."""
+    for name, strategy in OF_A_STRATEGY.items():
+        if getattr(options, name) is not None and options.strategy != strategy:
+            flag = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{flag}: expected along with --strategy {strategy} only")
+    if options.budget is not None and options.budget < 1:
+        raise ValueError(f"--budget: expected 1 or more, got {options.budget}")
+    _strategy(options)
+
+
+def _strategy(options: argparse.Namespace) -> Strategy:
+    from jaxseq.learn.active import Sequences, Spans, Tokens
+
+    given = {
+        name: getattr(options, name) for name in OF_A_STRATEGY if getattr(options, name) is not None
+    }
+    kinds = {"tokens": Tokens, "spans": Spans, "sequences": Sequences}
+    return kinds[options.strategy](count=options.count, threshold=options.threshold, **given)
+
+
+def new_learner(options: argparse.Namespace, templates: Templates) -> ActiveLearner:
+    """The learner that the options describe."""
+    from jaxseq.tagger import ActiveLearner, CRFTagger
+
+    tagger = CRFTagger(
+        templates,
+        l1=options.l1,
+        l2=options.l2,
+        max_iterations=options.max_iterations,
+        weights=options.weights,
+        cutoff=options.cutoff,
+        scheme=options.scheme,
+        cores=options.cores,
+        seed=options.seed,
+    )
+    return ActiveLearner(
+        tagger,
+        _strategy(options),
+        initial=options.initial,
+        initial_how=options.initial_how,
+        kappa=options.kappa,
+        max_rounds=options.max_rounds,
+        budget=options.budget,
+        seed=options.seed,
+    )

@@ -1,0 +1,167 @@
+"""A run of active learning as the subcommands see it: opened, trained, described."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxseq.cli._active_files import Corpora, read_corpora
+from jaxseq.metrics import span_scores
+
+try:
+    import fcntl
+except ImportError:  # not on every system; there nobody is kept out
+    fcntl = None
+
+if TYPE_CHECKING:
+    from jaxseq.learn.active import Query
+    from jaxseq.tagger import ActiveLearner
+
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True, eq=False)
+class ActiveRun:
+    """An opened folder of ``jaxseq active start``.
+
+    Args:
+        folder: where. corpora: its sentences. learner: resumed.
+    """
+
+    folder: Path
+    corpora: Corpora
+    learner: ActiveLearner
+
+    @property
+    def round(self) -> int:
+        """The number of the round under way: trainings done."""
+        return self.learner._begun().round
+
+    @property
+    def classes(self) -> list[str]:
+        """All labels."""
+        return self.learner._begun().pool.classes
+
+    @property
+    def has_model(self) -> bool:
+        """Whether something was trained already."""
+        return self.learner._begun().tagger is not None
+
+    def asked(self) -> list[Query]:
+        """The queries of this round, answered or not; none before they are proposed."""
+        return self.learner._begun().queries or []
+
+    def is_answered(self, sentence: int, position: int) -> bool:
+        """Whether the annotator has labelled a token."""
+        state = self.learner._begun()
+        begin = int(state.pool.lengths[:sentence].sum())
+        return bool(state.known.answered[begin + position])
+
+    def has_labels(self) -> bool:
+        """Whether the annotator has labelled any token."""
+        return bool(self.learner._begun().known.answered.any())
+
+    def next_queries(self, say: Say) -> list[Query]:
+        """What to ask now; none when nothing is left.
+
+        A round of which all is answered, or in which there was nothing to ask, ends by training.
+
+        Args:
+            say: told before each training, which may take a while.
+        """
+        queries = self.learner.propose()
+        while not queries and (self.asked() or not self.learner.status().stop):
+            say(f"all queries of round {self.round} are answered: training")
+            self.learner.train()
+            queries = self.learner.propose()
+        return queries
+
+    def report(self) -> dict[str, Any]:
+        """Where it stands, with scores on the sentences of ``--dev``, ready for JSON."""
+        report = {"folder": str(self.folder), **self.learner.status().as_dict()}
+        scores: dict[str, Any] = {"dev_f1": None, "dev_accuracy": None}
+        if self.corpora.dev and self.has_model:
+            found = self.learner.tagger_.predict(self.corpora.dev)
+            measured = span_scores(self.corpora.dev_labels, found)
+            scores = {"dev_f1": measured.overall.f1, "dev_accuracy": measured.accuracy}
+        return report | scores
+
+
+@contextmanager
+def opened(folder: str) -> Iterator[ActiveRun]:
+    """Open a folder of ``jaxseq active start``, and keep others out of it meanwhile.
+
+    Raises:
+        ValueError: when it is no such folder, is not sound, or another process is at work on it.
+    """
+    from jaxseq.tagger import ActiveLearner
+
+    path = Path(folder)
+    if not path.is_dir():
+        raise ValueError(f"{folder}: expected a folder of jaxseq active start, there is none")
+    with _locked(path):
+        corpora = read_corpora(path)
+        yield ActiveRun(path, corpora, ActiveLearner.resume(path, corpora.pool))
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """The operating system gives the lock back when the process ends, however it ends."""
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"{folder}: expected to be alone, another jaxseq active command is at work on it"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+# -------------------------------------------------------------------------------------- words
+
+
+def add_folder_and_json(parser: argparse.ArgumentParser) -> None:
+    """Add the folder, which every subcommand but ``start`` takes, and ``--json``."""
+    parser.add_argument("folder", metavar="DIR", help="of jaxseq active start")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def tell(report: dict[str, Any], as_json: bool, first: list[str]) -> None:
+    """Print a report of `ActiveRun.report`, `first` before its lines."""
+    if as_json:
+        print(json.dumps(report, allow_nan=False))
+    else:
+        print("\n".join([*first, *lines_of(report)]))
+
+
+def lines_of(report: dict[str, Any]) -> list[str]:
+    """A report in words."""
+    lines = [
+        f"round     {report['round']}",
+        f"labelled  {report['labelled_tokens']:,} of {report['tokens']:,} tokens "
+        f"({report['labelled_share']:.2%}), in {report['labelled_sentences']:,} of "
+        f"{report['sentences']:,} sentences ({report['sentence_share']:.2%})",
+    ]
+    if report["guessed_tokens"]:
+        lines.append(f"          and {report['guessed_tokens']:,} tokens by the model")
+    if report["kappa"] is not None:
+        lines.append(f"kappa     {report['kappa']:.6f}, agreement of the last two models")
+    if report["informative"] is not None:
+        lines.append(f"left      {report['informative']:,} informative units to ask")
+    if report["waiting"]:
+        lines.append(f"waiting   {report['waiting']:,} queries of this round have no answer yet")
+    if report["dev_f1"] is not None:
+        lines.append(f"dev       F1 {report['dev_f1']:.2%}, accuracy {report['dev_accuracy']:.2%}")
+    return [*lines, f"stop      {'yes' if report['stop'] else 'no'}: {report['why']}"]

@@ -1,0 +1,98 @@
+"""The loop of the terminal annotator: show a token, take a key, keep the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jaxseq.cli._active_questions import questions_of
+from jaxseq.cli._active_run import ActiveRun, lines_of
+from jaxseq.cli._active_status import line_on_training
+from jaxseq.cli._annotate_screen import Keys, Lines, Screen
+from jaxseq.cli._annotate_state import Event, Session, event_of, step
+from jaxseq.learn.active import Query
+
+
+@dataclass(eq=False)
+class Annotator:
+    """A person at a terminal.
+
+    Args:
+        run: of which queries are answered. screen: that shows them. read_key: gives the keys.
+        keys: of `assign_keys`.
+
+    `kept` holds the sentence and the position of every token that was labelled.
+    """
+
+    run: ActiveRun
+    screen: Screen
+    read_key: Keys | Lines
+    keys: dict[str, str]
+    kept: set[tuple[int, int]] = field(default_factory=set)
+
+    def annotate(self) -> None:
+        """Rounds, until the annotator quits or nothing is left to ask."""
+        while True:
+            queries = self.run.next_queries(self.screen.say)
+            if not queries:
+                self.screen.say(f"nothing to ask: {self.run.learner.status().why}")
+                return
+            if not self._label(self._open_session(queries)):
+                break
+            self.screen.say("training")
+            self.run.learner.train()
+            self.read_key.forget()
+            self.screen.say("\n".join([line_on_training(self.run), *lines_of(self.run.report())]))
+        folder = self.run.folder
+        self.screen.say(
+            f"{len(self.kept)} answers kept; go on with jaxseq active annotate {folder}"
+        )
+
+    def _open_session(self, queries: list[Query]) -> Session:
+        """Of the tokens that have no answer yet: a query may be answered in part."""
+        session = Session.of(questions_of(self.run, queries))
+        is_answered = self.run.is_answered
+        still = [i for i in session.items if not is_answered(i.question.sentence, i.position)]
+        return Session(tuple(still))
+
+    def _label(self, session: Session) -> bool:
+        """A round: whether to train at its end."""
+        while True:
+            if session.is_done:
+                self.screen.say(f"\nthe round is done: {self._choices()}")
+            else:
+                self.screen.show(session, self.run.classes)
+            text = self.read_key()
+            event = None if text is None else event_of(text, self.keys, self.run.classes)
+            if text is None or (event is not None and event.kind == "quit"):
+                return False
+            if event is None:
+                self.screen.say(f"{text!r}: expected one of the keys or labels shown")
+            elif session.is_done and event.kind == "accept":
+                return self._has_new_labels()
+            else:
+                session = self._take(session, event)
+
+    def _take(self, session: Session, event: Event) -> Session:
+        following, answer, message = step(session, event)
+        if answer is not None:
+            try:
+                self.run.learner.answer([answer])
+            except ValueError as error:  # a label that the scheme does not allow there
+                self.screen.say(str(error))
+                return session
+            self.kept.add((answer.sentence, answer.position))
+        if message:
+            self.screen.say(message)
+        return following
+
+    def _choices(self) -> str:
+        if self._has_new_labels():
+            return "Enter trains and goes on, u undoes, q quits"
+        return "every token was skipped, there is nothing to learn; u undoes, Enter or q quits"
+
+    def _has_new_labels(self) -> bool:
+        return any(
+            self.run.is_answered(query.sentence, position)
+            for query in self.run.asked()
+            for position in range(query.start, query.stop)
+        )

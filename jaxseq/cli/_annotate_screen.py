@@ -1,0 +1,161 @@
+"""The terminal of the annotator: keys in, text out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.text import Text
+
+from jaxseq.cli._annotate_state import Session
+
+try:
+    import termios
+    import tty
+except ImportError:  # not on every system; there lines are read
+    termios = tty = None
+
+CONTEXT = 15
+"""Words shown before and after those that are asked."""
+
+END = "\x04"
+"""Ctrl-D."""
+
+
+@contextmanager
+def keyboard(several: bool) -> Iterator[Keys | Lines]:
+    """Keys of the terminal, without Enter; lines where standard input is none.
+
+    Args:
+        several: whether a label may need more than one key; then lines are read.
+    """
+    if termios is None or tty is None or several or not sys.stdin.isatty():
+        yield Lines()
+        return
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)
+        yield Keys(descriptor)
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+class Lines:
+    """Reads lines of standard input in the place of keys."""
+
+    def __call__(self) -> str | None:
+        """The next line, empty for Enter; None at the end of the input."""
+        line = sys.stdin.readline()
+        return line.strip() if line else None
+
+    def forget(self) -> None:
+        """Nothing: lines were written on purpose, whenever they came."""
+
+
+class Keys:
+    """Reads single keys from a terminal in cbreak mode.
+
+    Args:
+        descriptor: of the terminal.
+    """
+
+    def __init__(self, descriptor: int):
+        self._descriptor = descriptor
+        self._waiting: deque[str] = deque()
+
+    def __call__(self) -> str | None:
+        """The next key, empty for Enter; None for Ctrl-D."""
+        while not self._waiting:
+            data = os.read(self._descriptor, 64)
+            if not data:
+                return None
+            if data.startswith(b"\x1b"):  # an arrow or the like: its letters are no keys
+                continue
+            self._waiting.extend(data.decode(errors="replace"))
+        key = self._waiting.popleft()
+        return None if key == END else key.strip("\r\n")
+
+    def forget(self) -> None:
+        """Drop what was typed before anything was asked: it would accept what nobody has seen."""
+        self._waiting.clear()
+        if termios is not None:
+            termios.tcflush(self._descriptor, termios.TCIFLUSH)
+
+
+class Screen:
+    """Shows tokens and messages.
+
+    Args:
+        keys: of `assign_keys`. console: where to write; standard output by default.
+    """
+
+    def __init__(self, keys: dict[str, str], console: Console | None = None):
+        self._keys = {label: key for key, label in keys.items()}
+        self._console = console or Console(highlight=False, markup=False, soft_wrap=True)
+
+    def say(self, message: str) -> None:
+        """Show a message."""
+        self._console.print(Text(message))
+
+    def show(self, session: Session, labels: list[str]) -> None:
+        """Show the token that is asked, in its sentence, and what may be said of it."""
+        item = session.current
+        question = item.question
+        where = f"{session.place + 1} of {len(session.items)}, sentence {question.sentence}"
+        self._console.print()
+        self._console.print(Text(f"round {question.round}, token {where}", "dim"))
+        self._console.print(sentence_line(session))
+        given = session.given.get(session.place)
+        offered = given if given is not None else item.guess
+        if given is not None:
+            self.say(f"you said {given}; Enter keeps it")
+        elif offered is not None and item.confidence is not None:
+            self.say(f"guess {offered}, {item.confidence:.1%} sure; Enter accepts it")
+        self._console.print(self._key_line(labels, offered))
+
+    def _key_line(self, labels: list[str], offered: str | None) -> Text:
+        line = Text()
+        for label in labels:
+            key = self._keys.get(label)
+            shown = label if key in (None, label) else f"{key} {label}"
+            line.append(shown, "bold reverse" if label == offered else "")
+            line.append("   ")
+        return line.append("s skips   u undoes   q quits", "dim")
+
+
+def sentence_line(session: Session) -> Text:
+    """The words around the token that is asked, which stands in brackets.
+
+    Words of the same query are underlined, and those that have a label show it.
+
+    Example:
+        >>> from jaxseq.cli._active_questions import Question
+        >>> asked = Question(0, 0, 1, 2, 0.4, ("the", "dog", "barks"), ("N",), (0.6,))
+        >>> print(sentence_line(Session.of([asked])))
+        the [dog] barks
+    """
+    item = session.current
+    question, given = item.question, session.labels_of(item.question)
+    first = max(0, min(question.start, item.position) - CONTEXT)
+    last = min(len(question.tokens), item.position + 1 + CONTEXT)
+    first = max(first, item.position - 2 * CONTEXT)
+    line = Text("… " if first else "")
+    for position in range(first, last):
+        word = question.tokens[position]
+        if position == item.position:
+            line.append(f"[{word}]", "bold reverse")
+        elif question.start <= position < question.stop:
+            line.append(word, "underline")
+            if position in given:
+                line.append(f"/{given[position]}", "green")
+        else:
+            line.append(word)
+        line.append(" ")
+    line.append("…" if last < len(question.tokens) else "")
+    line.rstrip()
+    return line

@@ -1,0 +1,208 @@
+"""The terminal annotator: keys, undo, quitting, and that every answer is kept at once."""
+
+import json
+import os
+import tty
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxseq.cli._active_questions import Question
+from jaxseq.cli._annotate_screen import CONTEXT, Keys, sentence_line
+from jaxseq.cli._annotate_state import COMMANDS, KEYS, Event, Session, assign_keys, event_of, step
+from jaxseq.learn.active import Answer
+from tests.cli.active_runs import LABELS, journal, start
+
+WORDS = ("the", "old", "dog", "barks")
+SPAN = Question(2, 5, 1, 3, 0.5, WORDS, ("X", "Y"), (0.5, 0.6))
+TOKEN = Question(2, 6, 0, 1, 0.4, ("no",), (None,), (None,))
+ACCEPT, SKIP, UNDO = Event("accept"), Event("skip"), Event("undo")
+
+
+def play(*events, session=None):
+    """The session after some events, the answers, and what was told."""
+    session = session or Session.of([SPAN, TOKEN])
+    answers, told = [], []
+    for event in events:
+        session, answer, message = step(session, event)
+        answers += [answer] if answer else []
+        told += [message] if message else []
+    return session, answers, told
+
+
+# ---------------------------------------------------------------------------------------- state
+
+
+def test_a_span_is_one_token_after_the_other():
+    session, answers, _ = play(ACCEPT, Event("choose", "Z"), Event("choose", "X"))
+    assert answers == [Answer(5, 1, "X"), Answer(5, 2, "Z"), Answer(6, 0, "X")]
+    assert session.is_done
+
+
+def test_without_a_guess_there_is_nothing_to_accept():
+    session, answers, told = play(SKIP, SKIP, ACCEPT)
+    assert (session.place, answers) == (2, [])
+    assert "no guess to accept" in told[0]
+
+
+def test_undo_goes_back_over_answers_and_skips():
+    session, answers, _ = play(ACCEPT, SKIP, UNDO, UNDO, Event("choose", "Z"))
+    assert answers == [Answer(5, 1, "X"), Answer(5, 1, "Z")]
+    assert session.given == {0: "Z"}
+    assert session.place == 1
+    assert "nothing to undo" in play(UNDO)[2][0]
+
+
+def test_after_undo_enter_keeps_what_was_said():
+    session, answers, _ = play(Event("choose", "Z"), UNDO, ACCEPT)
+    assert answers == [Answer(5, 1, "Z")]
+    assert session.given == {0: "Z"}
+
+
+EVENTS = st.lists(
+    st.sampled_from([ACCEPT, SKIP, UNDO, Event("choose", "A"), Event("choose", "B")]), max_size=30
+)
+
+
+@given(EVENTS)
+def test_what_is_given_is_the_last_answer_to_each_token(events):
+    session, answers, _ = play(*events)
+    last = {(a.sentence, a.position): a.label for a in answers}
+    items = [session.items[place] for place in session.given]
+    found = {
+        (i.question.sentence, i.position): session.given[session.items.index(i)] for i in items
+    }
+    assert found == last
+    assert len(session.trail) == session.place  # so that undo comes back to the first token
+    assert play(*[UNDO] * session.place, session=session)[0].place == 0
+
+
+# ----------------------------------------------------------------------------------------- keys
+
+
+@given(st.lists(st.text("absuqABX123-", min_size=1, max_size=3), unique=True, max_size=70))
+def test_keys_are_of_one_label_each_and_never_commands(labels):
+    keys = assign_keys(labels)
+    assert len(keys) == min(len(labels), len(KEYS) - len(COMMANDS))
+    assert len(set(keys.values())) == len(keys)
+    assert not set(keys) & set(COMMANDS)
+    for key, label in keys.items():
+        assert event_of(key, keys, labels) == Event("choose", label)
+        if label not in COMMANDS:  # typed in full, a label means itself
+            assert event_of(label, keys, labels) == Event("choose", label)
+
+
+def test_commands():
+    assert [event_of(key, {}, []).kind for key in ("", *COMMANDS)] == [
+        "accept",
+        "skip",
+        "undo",
+        "quit",
+    ]
+    assert event_of("7", {"1": "A"}, ["A"]) is None
+
+
+def test_keys_of_a_terminal():
+    terminal, program = os.openpty()
+    try:
+        tty.setcbreak(program)
+        read = Keys(program)
+        os.write(terminal, b"\x1b[A")  # an arrow: its A is no label
+        os.set_blocking(program, False)
+        with pytest.raises(BlockingIOError):
+            read()
+        os.set_blocking(program, True)
+        os.write(terminal, b"1A\n\x04")
+        assert [read() for _ in range(4)] == ["1", "A", "", None]
+        os.write(terminal, b"12")
+        assert read() == "1"
+        os.write(terminal, b"3")
+        read.forget()  # while the model was trained, say
+        os.write(terminal, b"4")
+        assert read() == "4"
+    finally:
+        os.close(terminal)
+        os.close(program)
+
+
+# --------------------------------------------------------------------------------------- screen
+
+
+def test_the_token_stands_in_brackets_in_its_sentence():
+    session = Session.of([SPAN])
+    assert sentence_line(session).plain == "the [old] dog barks"
+    session, _, _ = step(session, Event("choose", "Z"))
+    assert sentence_line(session).plain == "the old/Z [dog] barks"
+
+
+def test_long_sentences_are_cut_around_the_token():
+    words = tuple(f"w{i}" for i in range(100))
+    line = sentence_line(Session.of([Question(0, 0, 50, 51, 0.5, words, ("X",), (0.5,))])).plain
+    assert line.startswith(f"… w{50 - CONTEXT} ")
+    assert line.endswith(f"w{50 + CONTEXT} …")
+    assert "[w50]" in line
+
+
+# ------------------------------------------------------------------------------- the whole command
+
+
+@pytest.fixture
+def fresh(tmp_path, succeed):
+    """A run in its first round: two sentences, no model yet."""
+    return start(tmp_path, succeed, train=False, initial=2)
+
+
+def answered(folder):
+    kept = [line for line in journal(folder) if line["kind"] == "answer"]
+    return [(line["sentence"], line["position"], line["label"]) for line in kept]
+
+
+def test_quit_keeps_the_answers_and_later_goes_on(fresh, succeed, type_in):
+    type_in("B-NP\nnonsense\nI-NP\nq\n")
+    out = succeed("active", "annotate", fresh)
+    assert "'nonsense': expected one of the keys" in out
+    assert "2 answers kept" in out
+    first = answered(fresh)
+    assert [label for *_, label in first] == ["B-NP", "I-NP"]
+    type_in("")  # the input ends
+    out = succeed("active", "annotate", fresh)
+    assert "token 1 of" in out
+    assert "0 answers kept" in out
+    asked = [line for line in journal(fresh) if line["kind"] == "query"]
+    total = sum(query["stop"] - query["start"] for query in asked)
+    assert f"token 1 of {total - 2}," in out  # those with an answer are not shown again
+    assert answered(fresh) == first
+
+
+def test_a_round_with_undo_trains_and_goes_on(fresh, succeed, type_in):
+    keys = {label: key for key, label in assign_keys(LABELS).items()}
+    total = json.loads(succeed("active", "query", fresh, "--json"))["tokens"]
+    lines = [keys["O"], "u", keys["B-NP"], *[keys["I-NP"]] * (total - 1), "u", keys["O"], "", "q"]
+    type_in("\n".join(lines) + "\n")
+    out = succeed("active", "annotate", fresh)
+    assert "you said O; Enter keeps it" in out
+    assert "the round is done: Enter trains" in out
+    assert "training  " in out
+    assert "round 1, token 1 of" in out
+    assert f"{total} answers kept" in out
+    assert "% sure; Enter accepts it" in out
+    labels = [label for *_, label in answered(fresh)]
+    assert labels == ["O", "B-NP", *["I-NP"] * (total - 1), "O"]
+    status = json.loads(succeed("active", "status", fresh, "--json"))
+    assert (status["round"], status["labelled_tokens"]) == (1, total)
+
+
+def test_a_round_that_was_skipped_is_not_trained(fresh, succeed, type_in):
+    type_in("s\n" * 40)
+    out = succeed("active", "annotate", fresh)
+    assert "every token was skipped" in out
+    assert json.loads(succeed("active", "status", fresh, "--json"))["round"] == 0
+
+
+def test_a_label_that_the_scheme_forbids_is_told_and_asked_again(tmp_path, succeed, type_in):
+    folder = start(tmp_path, succeed, "--scheme", "IOB2", train=False, initial=1)
+    type_in("I-NP\nO\nI-NP\nB-NP\nq\n")  # nothing may begin with I-NP
+    out = succeed("active", "annotate", folder)
+    assert out.count("no legal labelling") == 2
+    assert [label for *_, label in answered(folder)] == ["O", "B-NP"]

@@ -1,0 +1,438 @@
+"""Wanvarie et al. 2011: rows, rounds that go on after a stop, summaries by other means, report."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import tomllib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments._config import read_config
+from experiments._figures import draw
+from experiments._paper import discover
+from experiments._results import without_seconds
+from experiments.bench import active
+from experiments.bench._report import Report
+from experiments.data import Data, Source
+from experiments.wanvarie2011 import run
+from experiments.wanvarie2011._drawings import DRAWINGS, SPANS
+from experiments.wanvarie2011._loop import Loop
+from experiments.wanvarie2011._rows import KINDS, Usual, row_named, task_and_row
+from experiments.wanvarie2011._summary import (
+    Curve,
+    at_share,
+    first_not_worse,
+    gap,
+    is_worse,
+)
+from experiments.wanvarie2011._task import Judge, Part, read_part
+from experiments.wanvarie2011.report import report
+from jaxseq.learn.active import Sequences, Spans, Tokens
+
+FOLDER = discover()["wanvarie2011"].folder
+EXPECTED = tomllib.loads((FOLDER / "expected.toml").read_text("utf-8"))
+USUAL = Usual(threshold=0.99, query_size=500, per_sentence=0, span_width=3, start="longest")
+PRESETS = ("smoke", "default", "paper")
+
+
+def _config(preset="smoke", **changes):
+    found, _ = read_config(FOLDER / "config.toml", preset, run.Config)
+    return dataclasses.replace(found, **changes)
+
+
+@pytest.fixture(scope="module")
+def config():
+    return _config(
+        rows=("np: Sup", "np: Proposed δ=.90", "np: Spans δ=.90", "np: Pointwise"),
+        train=16, test=8, max_iterations=6, initial=2, query_size=9, most_rounds=2,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data():
+    return Data({name: Source(name) for name in run.CORPORA})
+
+
+@pytest.fixture(scope="module")
+def results(config, data):
+    lines = []
+    for cell in run.cells(config, [0]):
+        result = run.run_cell(config, cell, data)
+        lines.append({"cell": cell, "corpora": data.take_used(), "result": result, "seconds": 0.1})
+    return lines
+
+
+def _result(results, row):
+    return next(line["result"] for line in results if line["cell"]["row"] == row)
+
+
+# -------------------------------------------------------------------------------------- rows
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy"),
+    [
+        ("Partial δ=.90", Tokens(None, 0.9)),
+        ("Proposed δ=.60", Tokens(500, 0.6)),
+        ("Proposed δ=.99 q=50", Tokens(50, 0.99)),
+        ("Proposed each=2", Tokens(500, 0.99, 2)),
+        ("Spans δ=.90 width=2", Spans(2, 500, 0.9)),
+        ("FuSAL", Sequences(500, ask="all")),
+        ("Bootstrap", Sequences(500, ask="none", keep_sure="model")),
+        ("Tomanek09", Sequences(500, ask="unsure", keep_sure="model")),
+        ("Wanvarie10 q=7", Sequences(7, ask="unsure", keep_sure="open")),
+    ],
+)
+def test_rows_are_those_of_the_paper(name, strategy):
+    row = row_named(name, USUAL)
+    assert row.strategy == strategy
+    assert row.rounds == (1 if name.startswith("Partial") else None)
+    assert (row.is_supervised, row.is_drawn, row.start) == (False, False, "longest")
+
+
+def test_rows_that_ask_nothing_and_rows_of_chance():
+    assert all(row_named(name, USUAL).is_supervised for name in ("Sup", "Pointwise"))
+    assert row_named("Proposed start=random", USUAL).is_drawn
+    with pytest.raises(ValueError, match="asks"):
+        _ = row_named("Sup", USUAL).strategy
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["Supp", "Proposed δ=much", "Proposed δ=2", "Proposed q=0", "Proposed start=middle", "Sup x=1"],
+)
+def test_unknown_rows_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"row .*expected"):
+        row_named(wrong, USUAL)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_cells_are_different_and_the_main_ones_come_first(preset):
+    config, seeds = read_config(FOLDER / "config.toml", preset, run.Config)
+    cells = run.cells(config, seeds)
+    texts = [json.dumps(cell, sort_keys=True) for cell in cells]
+    assert len(set(texts)) == len(texts) >= 4
+    assert [cell["row"] for cell in cells[:2]] == ["Sup", "Proposed δ=.90"]
+    random = [cell for cell in cells if "random" in cell["row"]]
+    assert [cell["seed"] for cell in random] == (list(seeds) if random else [])
+
+
+def test_the_paper_preset_has_every_row_and_every_figure():
+    rows = {tuple(task_and_row(text)) for text in _config("paper").rows}
+    published = {(task, row) for task in ("np", "conll2000", "conll2003") for row in EXPECTED[task]}
+    assert published <= rows
+    assert {row.split()[0] for _, row in rows} == set(KINDS)
+    for drawing in DRAWINGS:
+        if drawing.rows != SPANS or drawing.task == "np":
+            wanted = (*drawing.rows, *([drawing.level] if drawing.level else []))
+            assert {(drawing.task, row) for row in wanted} <= rows
+    assert [drawing.name for drawing in DRAWINGS[:7]] == [f"figure-{n}" for n in range(3, 10)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"initial": 0}, {"train": -1}, {"threshold": 0.0}, {"l2": {"np": 1.0}},
+        {"rows": ("np Sup",)}, {"rows": ("genes: Sup",)}, {"rows": ("np: Sub",)},
+    ],
+)  # fmt: skip
+def test_bad_configurations_are_refused(wrong):
+    with pytest.raises(ValueError, match="expected"):
+        _config(**wrong)
+
+
+def test_claims_of_the_paper_are_those_of_its_tables():
+    for task, percent in EXPECTED["goals"].items():
+        assert EXPECTED[task]["Proposed δ=.90"]["tokens"] == percent == active.SHARE[task]
+    assert EXPECTED["np"]["Bootstrap"]["tokens"] < EXPECTED["np"]["Proposed δ=.90"]["tokens"]
+    best = max(row["f1"] for row in EXPECTED["np"].values())
+    assert best == 93.90
+
+
+# ------------------------------------------------------------------------------- tasks, rounds
+
+
+def test_only_noun_phrases_are_left(data):
+    chunks, phrases = (read_part(data, task, "train", 5) for task in ("conll2000", "np"))
+    for before, after in zip(chunks.labels, phrases.labels):
+        expected = [label if label in ("B-NP", "I-NP") else "O" for label in before]
+        assert after == expected
+    assert {"B-VP"} <= {label for labels in chunks.labels for label in labels}
+    assert all("label" not in sentence.columns for sentence in phrases.sentences)
+    assert phrases.tokens == sum(map(len, phrases.labels))
+
+
+def test_scores_are_those_counted_by_hand(config, data):
+    task = run.task_of(config, "np", data)
+    gold = task.test.labels
+    sup = [["O", *labels[1:]] for labels in gold]  # wrong only where a sentence begins with B-NP
+
+    class Mute:
+        def predict(self, sentences):
+            return [["O"] * len(sentence) for sentence in sentences]
+
+    found = Judge(task, sup)(Mute())  # pyright: ignore[reportArgumentType]
+    only_sup = sum(label != "O" for labels in gold for label in labels[1:])
+    assert (found["f1"], found["only_sup"], found["only_ours"]) == (0, only_sup, 0)
+    outside = sum(label == "O" for labels in gold for label in labels)
+    assert found["accuracy"] == pytest.approx(100 * outside / task.test.tokens)
+    statistic = (only_sup - 1) ** 2 / only_sup
+    assert found["p_value"] == pytest.approx(math.erfc(math.sqrt(statistic / 2)))
+
+
+def _loop(config, data, folder=None, row="Proposed δ=.90"):
+    task = run.task_of(config, "np", data)
+    learner = run.learner_of(config, row_named(row, config.usual), task)
+    return Loop(learner, task.pool, lambda tagger: {"loss": float(tagger.loss_)}, folder)
+
+
+def test_rounds_say_what_was_asked(config, data):
+    learners = []
+    rounds = _loop(config, data).run(lambda one, learner: learners.append(learner.status().round))
+    assert learners == [1, 2, 3]
+    assert [one["round"] for one in rounds] == [1, 2, 3]
+    pool = run.task_of(config, "np", data).pool
+    initial = sum(sorted(map(len, pool.labels))[-config.initial :])
+    assert [one["labelled_tokens"] for one in rounds] == [initial, initial + 9, initial + 18]
+    assert [one["stop"] for one in rounds] == [False, False, True]
+    for one in rounds:
+        parts = {name: value for name, value in one["seconds"].items() if name != "all"}
+        assert one["seconds"]["all"] == pytest.approx(sum(parts.values()), abs=1e-3)
+        assert min(parts.values()) >= 0
+
+
+class _Killed(BaseException):
+    """Stands for SIGKILL: nothing may catch it."""
+
+
+@pytest.mark.parametrize("step", ["propose", "answer", "train", "record"])
+def test_a_row_that_is_stopped_goes_on_as_if_it_had_not(config, data, tmp_path, monkeypatch, step):
+    whole = _loop(config, data).run()
+    loop = _loop(config, data, tmp_path / "row")
+    if step == "record":
+        calls = itertools.count()
+
+        def score(tagger):
+            if next(calls) == 1:
+                raise _Killed
+            return {"loss": float(tagger.loss_)}
+
+        stopped = dataclasses.replace(loop, score=score)
+    else:
+        stopped, real, calls = loop, getattr(loop.learner, step), itertools.count()
+
+        def once(*arguments, **named):
+            found = real(*arguments, **named)
+            if next(calls) == 1:
+                raise _Killed
+            return found
+
+        monkeypatch.setattr(loop.learner, step, once)
+    with pytest.raises(_Killed):
+        stopped.run()
+    monkeypatch.undo()
+    assert without_seconds(_loop(config, data, tmp_path / "row").run()) == without_seconds(whole)
+
+
+def test_the_state_of_a_row_is_there_until_it_ends(config, data, tmp_path, monkeypatch, results):
+    monkeypatch.setenv(run.STATE, str(tmp_path))
+    cell = {"task": "np", "row": "Proposed δ=.90"}
+    kept = []
+    real = Loop._keep
+
+    def keep(self, rounds):
+        real(self, rounds)
+        kept.append(sorted(path.name for path in self.folder.iterdir()))
+        if len(kept) == 2:
+            raise _Killed
+
+    monkeypatch.setattr(Loop, "_keep", keep)
+    with pytest.raises(_Killed):
+        run.run_cell(config, cell, data)
+    assert len(list(tmp_path.iterdir())) == 1
+    again = run.run_cell(config, cell, data)
+    assert kept == [["learner", "rounds.jsonl"]] * 3
+    assert not list(tmp_path.iterdir())
+    assert without_seconds(again) == without_seconds(_result(results, cell["row"]))
+
+
+# ------------------------------------------------------------------------------ cells, report
+
+
+def test_cells_measure_what_they_say(config, results):
+    assert all(set(line["corpora"].values()) == {"embedded"} for line in results)
+    json.dumps([line["result"] for line in results], allow_nan=False)
+    sup = _result(results, "Sup")
+    assert (sup["only_sup"], sup["only_ours"], sup["p_value"]) == (0, 0, 1)
+    assert sup["labelled_tokens"] == sup["tokens"]
+    tokens, spans = (_result(results, row) for row in SPANS)
+    assert tokens["labelled_tokens"] == spans["labelled_tokens"] < tokens["tokens"]
+    assert spans["labelled_sentences"] <= tokens["labelled_sentences"]
+    assert tokens["f1"] == tokens["rounds"][-1]["f1"]
+    assert _result(results, "Pointwise")["objective"] != sup["objective"]
+
+
+def test_pointwise_has_no_transitions(config, data):
+    task = run.task_of(config, "np", data)
+    assert np.abs(np.asarray(task.supervised(transitions=False).model_.transitions)).max() == 0
+    assert np.abs(np.asarray(task.supervised().model_.transitions)).max() > 0
+
+
+def test_report_of_all_and_of_some(config, results):
+    section = report(results, EXPECTED, config)
+    for text in ("Tables 4 and 5", "What a round costs", "| Sup |", "(4.73)"):
+        assert text in section.markdown
+    assert "nan" not in section.markdown
+    assert [figure.name for figure in section.figures] == ["figure-6", "figure-7", "spans-np"]
+    for figure in section.figures:
+        assert draw(figure, "light", "png").startswith(b"\x89PNG")
+    for line in results:
+        assert report([line], EXPECTED, config).markdown
+    assert report([], EXPECTED, config).figures == ()
+
+
+def _line(row, shares_and_f1, p_value=0.5, seed=None, **more):
+    rounds = [
+        {
+            "labelled_tokens": int(1000 * percent), "labelled_sentences": 10, "f1": f1,
+            "p_value": p_value, "only_sup": 9, "only_ours": 3, "iterations": 7, "why": "κ",
+            "seconds": {"training": 2.0, "all": 2.0},
+        }
+        for percent, f1 in shares_and_f1
+    ]  # fmt: skip
+    result = {"tokens": 100_000, "sentences": 50, **rounds[-1], "rounds": rounds, "seconds": 4.0}
+    cell = {"task": "np", "row": row} | ({} if seed is None else {"seed": seed})
+    return {"cell": cell, "result": {**result, **more}}
+
+
+def test_rows_stand_beside_the_paper_s_at_equal_labels(config):
+    sup = _line("Sup", [(100, 94.0)])
+    del sup["result"]["rounds"]
+    ours = _line("Proposed δ=.90", [(2, 90.0), (4.5, 93.0), (6, 93.9)], p_value=1e-9)
+    rows = report([sup, ours], EXPECTED, config).markdown.splitlines()
+    table = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows if row[:1] == "|"]
+    final, equal = (row for row in table if row[0] == "Proposed δ=.90" and "(93.67)" in str(row))
+    assert final[1:4] == ["93.90 (93.67)", "< .001*", "6.00 (4.73)"]
+    assert equal[1:] == ["4.50 (4.73)", "93.00 (93.67)", "-1.00", "< .001*"]
+
+
+@pytest.mark.parametrize(
+    ("lift", "verdict"), [(0.5, "better than"), (-0.5, "worse than"), (0.01, "no better and no")]
+)
+def test_the_verdict_on_spans_is_that_of_the_curves(config, lift, verdict):
+    tokens = [(2, 90.0), (4, 92.0), (6, 93.0)]
+    spans = [(2, 90.0), *((x, y + lift) for x, y in tokens[1:])]
+    lines = [_line(SPANS[0], tokens), _line(SPANS[1], spans)]
+    assert f"entropy are {verdict}" in report(lines, EXPECTED, config).markdown
+
+
+def test_seeds_of_a_row_are_averaged(config):
+    lines = [
+        _line("Proposed δ=.99 start=random", [(2, f1)], seed=seed)
+        for seed, f1 in enumerate((90.0, 92.0))
+    ]
+    assert "91.00 ± 1.41" in report(lines, EXPECTED, config).markdown
+
+
+# ---------------------------------------------------------------------------------- summaries
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=8), st.floats(0, 100))
+def test_the_last_round_within_a_share(steps, percent):
+    tokens = np.cumsum(steps).tolist()
+    rounds = [{"labelled_tokens": n} for n in tokens]
+    found = at_share({"tokens": 200, "rounds": rounds}, percent)
+    fitting = [n for n in tokens if n <= percent * 2]
+    assert (found and found["labelled_tokens"]) == (max(fitting) if fitting else None)
+
+
+@given(st.lists(st.booleans(), max_size=8))
+def test_no_round_after_the_first_good_one_is_bad(bad):
+    rounds = [
+        {"n": n, "p_value": 0.01 if worse else 0.2, "only_sup": 5, "only_ours": 1}
+        for n, worse in enumerate(bad)
+    ]
+    found = first_not_worse({"rounds": rounds})
+    good = [n for n in range(len(bad)) if not any(bad[n:])]
+    assert (found and found["n"]) == (good[0] if good else None)
+
+
+def _curve(steps, f1):
+    tokens = np.cumsum(steps).astype(float)
+    return Curve(tokens, np.array(f1[: len(tokens)]), np.zeros(len(tokens)))
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=3, max_size=6),
+    st.lists(st.integers(1, 9), min_size=3, max_size=6),
+    st.lists(st.floats(0, 100), min_size=6, max_size=6),
+    st.floats(-5, 5),
+)
+def test_gaps_of_curves_obey_their_laws(first, second, f1, lift):
+    a, b = _curve(first, f1), _curve(second, f1[::-1])
+    there, back = gap(a, b), gap(b, a)
+    if there is None or back is None:
+        assert there == back
+        return
+    assert there.mean == pytest.approx(-back.mean, abs=1e-9)
+    assert (there.lowest, there.highest) == pytest.approx((-back.highest, -back.lowest))
+    lifted = gap(Curve(a.tokens, a.f1 + lift, a.seconds), b)
+    assert lifted is not None
+    assert lifted.mean == pytest.approx(there.mean + lift, abs=1e-6)
+
+
+def test_better_than_sup_is_not_worse():
+    assert is_worse({"p_value": 0.01, "only_sup": 9, "only_ours": 1})
+    assert not is_worse({"p_value": 0.01, "only_sup": 1, "only_ours": 9})
+    assert not is_worse({"p_value": 0.06, "only_sup": 9, "only_ours": 1})
+
+
+# -------------------------------------------------------------------------------------- bench
+
+
+def _figures(capsys):
+    return {line["metric"]: line for line in map(json.loads, capsys.readouterr().out.splitlines())}
+
+
+def test_bench_without_corpora_fails_its_bar(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("JAXSEQ_DATA", str(tmp_path))
+    told = Report("active")
+    active.run(told, tmp_path)
+    assert not told.held
+    assert all(line["holds"] is False for line in _figures(capsys).values())
+
+
+def test_bench_of_a_small_task(config, data, tmp_path, capsys):
+    told = Report("active")
+    bench = active.Bench(told, config, run.task_of(config, "np", data))
+    rounds = bench.tokens()
+    bench.spans(rounds, tmp_path)
+    found = _figures(capsys)
+    minutes = sum(one["seconds"]["all"] for one in rounds) / 60
+    line = found["minutes to its own stop, NP chunking, δ = .90"]
+    assert line["value"] == pytest.approx(minutes, abs=1e-4)
+    assert line["measured_on"]["rounds"] == 2
+    stages = [name for name in found if name.startswith("seconds a round, NP chunking")]
+    assert {name.split(": ")[1] for name in stages} == set(rounds[0]["seconds"])
+    assert not told.held  # 4.73 % are less than the initial set of so few sentences
+    assert found["objective, warm-started / from zeros − 1, NP chunking"]["bar"] == "≤ 0.001"
+    assert (tmp_path / "active_spans.png").read_bytes().startswith(b"\x89PNG")
+
+
+@given(st.integers(0, 40), st.integers(0, 40))
+def test_p_is_one_where_nothing_is_worse(only_sup, only_ours):
+    discordant = only_sup + only_ours
+    statistic = max(abs(only_sup - only_ours) - 1, 0) ** 2 / max(discordant, 1)
+    p = math.erfc(math.sqrt(statistic / 2))
+    found = active.not_below({"p_value": p, "only_sup": only_sup, "only_ours": only_ours})
+    assert found == (p if only_sup > only_ours else 1.0)
+
+
+def test_parts_count_their_tokens():
+    assert Part([], [["O"], ["B-NP", "I-NP"]]).tokens == 3
