@@ -55,8 +55,11 @@ _LATER = {
     "learn": "jaxseq.learn",
     "load": "jaxseq.tagger",
     "metrics": "jaxseq.metrics",
+    "scale": "jaxseq.scale",
     "text": "jaxseq.text",
+    "train_from_shards": "jaxseq.tagger",
     "verify": "jaxseq.verify",
+    "write_shards": "jaxseq.tagger",
 }
 """Names loaded on first use: many programs never need them, and they take a while to load."""
 

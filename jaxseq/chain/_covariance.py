@@ -12,7 +12,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from jaxseq.chain._chain import Chain, ChainVector, check_same_structure
-from jaxseq.chain._engines import Method, check_method
+from jaxseq.chain._engines import ChainMethod, check_chain_method
 from jaxseq.chain._marginals import chain_marginals, like_edges
 from jaxseq.chain._numerics import einsum, matmul
 from jaxseq.chain._propagate import conditionals, covariance_from_marginals
@@ -28,7 +28,9 @@ class HasScores(Protocol):
     def edges(self) -> Array: ...
 
 
-def covariance_product(chain: Chain, tangent: HasScores, *, method: Method = "auto") -> ChainVector:
+def covariance_product(
+    chain: Chain, tangent: HasScores, *, method: ChainMethod = "auto"
+) -> ChainVector:
     r"""Cov[features] · tangent, which is the Hessian of log Z times the tangent.
 
     .. math:: \mathrm{Cov}[1\{e\}, g] = p(e)\,(E[g \mid e] - E[g]),
@@ -55,16 +57,18 @@ def covariance_product(chain: Chain, tangent: HasScores, *, method: Method = "au
     References:
         Certified by ``jaxseq verify``: enumeration, `feature_covariance`, jax.jvp of jax.grad.
     """
-    check_method(method)
+    check_chain_method(method)
     return _covariance_product(chain, check_same_structure("tangent", tangent, chain), method)
 
 
 @partial(jax.jit, static_argnums=2)
-def _covariance_product(chain: Chain, tangent: ChainVector, method: Method) -> ChainVector:
+def _covariance_product(chain: Chain, tangent: ChainVector, method: ChainMethod) -> ChainVector:
     # What is forbidden never varies: a chain may serve as its own tangent, −inf and all.
     nodes = jnp.where(chain.nodes > -jnp.inf, tangent.nodes, 0)
     edges = jnp.where(chain.edges > -jnp.inf, tangent.edges, 0)
-    by_node, by_edge = covariance_from_marginals(*chain_marginals(chain, method), nodes, edges)
+    by_node, by_edge = covariance_from_marginals(
+        *chain_marginals(chain, method), nodes, edges, parallel=method == "parallel"
+    )
     return ChainVector(by_node, like_edges(chain, by_edge))
 
 
@@ -98,7 +102,7 @@ class FeatureCovariance(eqx.Module):
         )
 
 
-def feature_covariance(chain: Chain, *, method: Method = "auto") -> FeatureCovariance:
+def feature_covariance(chain: Chain, *, method: ChainMethod = "auto") -> FeatureCovariance:
     r"""Covariance of every pair of node and edge indicators: the Hessian of log Z.
 
     From p(y_a = i, y_b = j) = m_a(i) · p(y_b = j | y_a = i), with the conditional a product of
@@ -119,12 +123,12 @@ def feature_covariance(chain: Chain, *, method: Method = "auto") -> FeatureCovar
         >>> bool(jnp.allclose(hessian.nodes.edges, covariance.nodes_edges, atol=1e-6))
         True
     """
-    check_method(method)
+    check_chain_method(method)
     return _feature_covariance(chain, method)
 
 
 @partial(jax.jit, static_argnums=1)
-def _feature_covariance(chain: Chain, method: Method) -> FeatureCovariance:
+def _feature_covariance(chain: Chain, method: ChainMethod) -> FeatureCovariance:
     node, edge = chain_marginals(chain, method)
     _, forward = conditionals(edge)
     n, s = node.shape

@@ -11,20 +11,19 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxseq.chain._chain import Chain, as_count
-from jaxseq.chain._engines import Edges, Method, check_method
+from jaxseq.chain._engines import ChainMethod, Edges, check_chain_method
 from jaxseq.chain._marginals import chain_marginals
+from jaxseq.chain._numerics import argmax
+from jaxseq.chain._parallel import parallel_best_path
 from jaxseq.chain._paths import path_score
 
 NO_LABEL = -1
 """What a path holds on padding, and everywhere when there is no legal path."""
 
 
-def argmax(values: Float[Array, "*batch s"]) -> Int[Array, "*batch"]:
-    """Index of the largest label score, the first of several, as int32 whatever JAX's default."""
-    return jnp.argmax(values, axis=-1).astype(jnp.int32)
-
-
-def viterbi(chain: Chain) -> tuple[Int[Array, " n"], Float[Array, ""]]:
+def viterbi(
+    chain: Chain, *, method: ChainMethod = "auto"
+) -> tuple[Int[Array, " n"], Float[Array, ""]]:
     r"""The best labelling, :math:`\arg\max_y \mathrm{score}(y)`, and its score.
 
     Ties go to the smaller label, decided from the last position backwards. The score is
@@ -33,11 +32,14 @@ def viterbi(chain: Chain) -> tuple[Int[Array, " n"], Float[Array, ""]]:
 
     Args:
         chain: the scores.
+        method: ``"parallel"`` takes O(log n) steps, for accelerators; the other methods of
+            `log_partition` are one and the same here, as a maximum cannot underflow.
 
     Returns:
         (path [n], score); positions past the length hold −1.
 
     Cost: O(n s²) time, O(n s) memory: back-pointers are found again on the way back.
+    ``"parallel"``: O(n s³) time, O(n s²) memory.
 
     Example:
         >>> import jax.numpy as jnp, jaxseq
@@ -49,12 +51,15 @@ def viterbi(chain: Chain) -> tuple[Int[Array, " n"], Float[Array, ""]]:
     References:
         Viterbi 1967. Certified against enumeration.
     """
-    return _viterbi(chain)
+    check_chain_method(method)
+    return _viterbi(chain, method == "parallel")
 
 
-@jax.jit
-def _viterbi(chain: Chain) -> tuple[Array, Array]:
-    path = best_path(chain.nodes, chain.edges, chain.linked, chain.valid)
+@partial(jax.jit, static_argnums=1)
+def _viterbi(chain: Chain, parallel: bool) -> tuple[Array, Array]:
+    search = parallel_best_path if parallel else best_path
+    path = search(chain.nodes, chain.edges, chain.linked, chain.valid)
+    path = jnp.where(chain.valid, path, NO_LABEL)
     score = path_score(chain, path)
     return jnp.where(score > -jnp.inf, path, NO_LABEL), score
 
@@ -159,7 +164,7 @@ def _k_best(chain: Chain, k: int) -> tuple[Array, Array]:
     return jnp.where(found > 0, paths[repeated], NO_LABEL), scores[order]
 
 
-def max_marginal(chain: Chain, *, method: Method = "auto") -> Int[Array, " n"]:
+def max_marginal(chain: Chain, *, method: ChainMethod = "auto") -> Int[Array, " n"]:
     r"""The most probable label at each position, :math:`\arg\max_i p(y_t = i)`.
 
     Expects the most correct tokens, where `viterbi` has the best chance of a correct whole; its
@@ -180,11 +185,11 @@ def max_marginal(chain: Chain, *, method: Method = "auto") -> Int[Array, " n"]:
         >>> jaxseq.max_marginal(chain).tolist()
         [1, 0]
     """
-    check_method(method)
+    check_chain_method(method)
     return _max_marginal(chain, method)
 
 
 @partial(jax.jit, static_argnums=1)
-def _max_marginal(chain: Chain, method: Method) -> Array:
+def _max_marginal(chain: Chain, method: ChainMethod) -> Array:
     nodes, _ = chain_marginals(chain, method)
     return jnp.where((nodes > 0).any(1), argmax(nodes), NO_LABEL)

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxseq.chain._chain import Chain, is_concrete
-from jaxseq.chain._engines import Method, check_method
+from jaxseq.chain._engines import ChainMethod, check_chain_method
 from jaxseq.chain._entropy import row_entropy
 from jaxseq.chain._marginals import chain_marginals, row_log_partition
 
 
-def cross_entropy(p: Chain, q: Chain, *, method: Method = "auto") -> Float[Array, ""]:
+def cross_entropy(p: Chain, q: Chain, *, method: ChainMethod = "auto") -> Float[Array, ""]:
     r"""Expected surprise of q at a labelling drawn from p, :math:`-\sum_y p(y) \log q(y)`.
 
     :math:`\log Z_q - \langle \mathrm{scores}_q, \mathrm{marginals}_p \rangle`. +inf, with gradient
@@ -32,12 +32,12 @@ def cross_entropy(p: Chain, q: Chain, *, method: Method = "auto") -> Float[Array
         >>> bool(jnp.isclose(jaxseq.cross_entropy(p, p), jaxseq.entropy(p)))
         True
     """
-    check_method(method)
+    check_chain_method(method)
     _check_pair(p, q)
     return _cross_entropy(p, q, method)
 
 
-def kl_divergence(p: Chain, q: Chain, *, method: Method = "auto") -> Float[Array, ""]:
+def kl_divergence(p: Chain, q: Chain, *, method: ChainMethod = "auto") -> Float[Array, ""]:
     r"""Kullback–Leibler divergence, :math:`\sum_y p(y) \log (p(y) / q(y)) \ge 0`.
 
     `cross_entropy(p, q)` less `entropy(p)`, with the same conventions for −inf scores. Of two
@@ -57,7 +57,7 @@ def kl_divergence(p: Chain, q: Chain, *, method: Method = "auto") -> Float[Array
         >>> round(float(jaxseq.kl_divergence(p, q)), 4)
         0.1438
     """
-    check_method(method)
+    check_chain_method(method)
     _check_pair(p, q)
     return _kl_divergence(p, q, method)
 
@@ -74,7 +74,7 @@ def _check_pair(p: Chain, q: Chain) -> None:
 
 
 @partial(jax.jit, static_argnums=2)
-def _cross_entropy(p: Chain, q: Chain, method: Method) -> Array:
+def _cross_entropy(p: Chain, q: Chain, method: ChainMethod) -> Array:
     node_weights, edge_weights = chain_marginals(p, method)
     node_terms, nodes_covered = _expected(node_weights, q.nodes)
     edge_terms, edges_covered = _expected(edge_weights, q.edges)
@@ -94,7 +94,7 @@ def _expected(weights: Array, scores: Array) -> tuple[Array, Array]:
 
 
 @partial(jax.jit, static_argnums=2)
-def _kl_divergence(p: Chain, q: Chain, method: Method) -> Array:
+def _kl_divergence(p: Chain, q: Chain, method: ChainMethod) -> Array:
     crossed = _cross_entropy(p, q, method)
     own = row_entropy(p.nodes, p.edges, p.linked, p.valid, method)
     finite = crossed < jnp.inf

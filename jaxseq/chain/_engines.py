@@ -30,6 +30,12 @@ from jaxseq.chain._rescue import rescue
 Method = Literal["auto", "scaled", "log"]
 METHODS: tuple[Method, ...] = ("auto", "scaled", "log")
 
+ChainMethod = Literal["auto", "scaled", "log", "parallel", "blocked"]
+"""Of functions on one chain: the engines here, and those for long chains (`_parallel`,
+`_blocked`), which do not take rows of several sequences."""
+
+CHAIN_METHODS: tuple[ChainMethod, ...] = (*METHODS, "parallel", "blocked")
+
 Edges = Float[Array, "s s"] | Float[Array, "n-1 s s"]
 
 
@@ -57,10 +63,15 @@ def smallest_trusted(dtype) -> float:
     return 64 * float(info.tiny) / float(info.eps)
 
 
-def check_method(method: str) -> None:
+def check_method(method: str, methods: tuple[str, ...] = METHODS) -> None:
     """Refuse a method that does not exist."""
-    if method not in METHODS:
-        raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
+    if method not in methods:
+        raise ValueError(f"method: expected one of {', '.join(methods)}, got {method!r}")
+
+
+def check_chain_method(method: str) -> None:
+    """Refuse a method that does not exist for one chain."""
+    check_method(method, CHAIN_METHODS)
 
 
 def run_forward_backward(

@@ -9,29 +9,36 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from jaxseq.chain._chain import Chain, ChainVector, as_index, check_path
-from jaxseq.chain._engines import Edges, Method, check_method
+from jaxseq.chain._engines import ChainMethod, Edges, check_chain_method
 from jaxseq.chain._marginals import chain_marginals, like_edges, row_marginals
 from jaxseq.chain._numerics import safe_log
-from jaxseq.chain._propagate import conditionals, left_lattice, right_lattice, weigh_centred
+from jaxseq.chain._propagate import conditionals, lattice_functions, weigh_centred
 
 
 def lattices_from_marginals(
-    node_marginals: Float[Array, "n s"], edge_marginals: Float[Array, "n-1 s s"]
+    node_marginals: Float[Array, "n s"],
+    edge_marginals: Float[Array, "n-1 s s"],
+    *,
+    parallel: bool = False,
 ) -> tuple[Float[Array, "n s"], Float[Array, "n s"]]:
-    """Hα and Hβ (math in `entropy_lattices`)."""
+    """Hα and Hβ (math in `entropy_lattices`), one position a step or in O(log n) steps."""
     backward, forward = conditionals(edge_marginals)
     nothing = jnp.zeros_like(node_marginals)
+    to_left, to_right = lattice_functions(parallel)
     return (
-        left_lattice(backward, nothing, -safe_log(backward)),
-        right_lattice(forward, nothing, -safe_log(forward)),
+        to_left(backward, nothing, -safe_log(backward)),
+        to_right(forward, nothing, -safe_log(forward)),
     )
 
 
 def gradient_from_marginals(
-    node_marginals: Float[Array, "n s"], edge_marginals: Float[Array, "n-1 s s"]
+    node_marginals: Float[Array, "n s"],
+    edge_marginals: Float[Array, "n-1 s s"],
+    *,
+    parallel: bool = False,
 ) -> tuple[Float[Array, "n s"], Float[Array, "n-1 s s"]]:
     """∂H/∂nodes and ∂H/∂edges (math in `mann_entropy_gradient`)."""
-    left, right = lattices_from_marginals(node_marginals, edge_marginals)
+    left, right = lattices_from_marginals(node_marginals, edge_marginals, parallel=parallel)
     node_surprise = -safe_log(node_marginals) + left + right
     edge_surprise = -safe_log(edge_marginals) + left[:-1, :, None] + right[1:, None, :]
     return (
@@ -57,7 +64,7 @@ def row_entropy(
     edges: Edges,
     linked: Bool[Array, " n-1"],
     valid: Bool[Array, " n"],
-    method: Method,
+    method: ChainMethod,
 ) -> Float[Array, ""]:
     """Sum of the entropies of a row's sequences: H(Y_0) + Σ_t H(Y_{t+1} | Y_t) for each."""
     node_marginals, edge_marginals = row_marginals(nodes, edges, linked, valid, method)
@@ -69,12 +76,14 @@ def row_entropy(
 @row_entropy.defjvp
 def _(method, primals, tangents):
     node_tangent, edge_tangent, *_ = tangents
-    by_node, by_edge = gradient_from_marginals(*row_marginals(*primals, method))
+    by_node, by_edge = gradient_from_marginals(
+        *row_marginals(*primals, method), parallel=method == "parallel"
+    )
     change = jnp.sum(by_node * node_tangent) + jnp.sum(by_edge * edge_tangent)
     return row_entropy(*primals, method), change
 
 
-def entropy(chain: Chain, *, method: Method = "auto") -> Float[Array, ""]:
+def entropy(chain: Chain, *, method: ChainMethod = "auto") -> Float[Array, ""]:
     r"""Entropy of the distribution over whole labellings, :math:`H = -\sum_y p(y) \log p(y)`.
 
     Computed by the chain rule, :math:`H(Y_0) + \sum_t H(Y_{t+1} \mid Y_t)`: a sum of non-negative
@@ -98,17 +107,17 @@ def entropy(chain: Chain, *, method: Method = "auto") -> Float[Array, ""]:
     References:
         Mann & McCallum 2007. Certified by ``jaxseq verify``: enumeration, log Z − E[score].
     """
-    check_method(method)
+    check_chain_method(method)
     return _entropy(chain, method)
 
 
 @partial(jax.jit, static_argnums=1)
-def _entropy(chain: Chain, method: Method) -> Array:
+def _entropy(chain: Chain, method: ChainMethod) -> Array:
     return row_entropy(chain.nodes, chain.edges, chain.linked, chain.valid, method)
 
 
 def entropy_lattices(
-    chain: Chain, *, method: Method = "auto"
+    chain: Chain, *, method: ChainMethod = "auto"
 ) -> tuple[Float[Array, "n s"], Float[Array, "n s"]]:
     r"""Entropy of everything to the left, and to the right, of a position given its label.
 
@@ -144,16 +153,17 @@ def entropy_lattices(
         Mann & McCallum 2007, the H^α and H^β recursions (the paper's base case
         p log p belongs to another definition; with conditional entropies it is 0).
     """
-    check_method(method)
+    check_chain_method(method)
     return _entropy_lattices(chain, method)
 
 
 @partial(jax.jit, static_argnums=1)
-def _entropy_lattices(chain: Chain, method: Method) -> tuple[Array, Array]:
-    return lattices_from_marginals(*chain_marginals(chain, method))
+def _entropy_lattices(chain: Chain, method: ChainMethod) -> tuple[Array, Array]:
+    parallel = method == "parallel"
+    return lattices_from_marginals(*chain_marginals(chain, method), parallel=parallel)
 
 
-def mann_entropy_gradient(chain: Chain, *, method: Method = "auto") -> ChainVector:
+def mann_entropy_gradient(chain: Chain, *, method: ChainMethod = "auto") -> ChainVector:
     r"""Gradient of the entropy with respect to every score, in closed form.
 
     .. math::
@@ -185,18 +195,20 @@ def mann_entropy_gradient(chain: Chain, *, method: Method = "auto") -> ChainVect
         Mann & McCallum 2007. Certified by ``jaxseq verify``: enumeration, Jiao's covariance,
         −jvp(grad log Z), autodiff of the log-space entropy, central differences.
     """
-    check_method(method)
+    check_chain_method(method)
     return _mann_entropy_gradient(chain, method)
 
 
 @partial(jax.jit, static_argnums=1)
-def _mann_entropy_gradient(chain: Chain, method: Method) -> ChainVector:
-    by_node, by_edge = gradient_from_marginals(*chain_marginals(chain, method))
+def _mann_entropy_gradient(chain: Chain, method: ChainMethod) -> ChainVector:
+    by_node, by_edge = gradient_from_marginals(
+        *chain_marginals(chain, method), parallel=method == "parallel"
+    )
     return ChainVector(by_node, like_edges(chain, by_edge))
 
 
 def span_entropy(
-    chain: Chain, start: ArrayLike, stop: ArrayLike, *, method: Method = "auto"
+    chain: Chain, start: ArrayLike, stop: ArrayLike, *, method: ChainMethod = "auto"
 ) -> Float[Array, ""]:
     r"""Entropy of the labels ``Y[start:stop]``, the rest summed out.
 
@@ -218,7 +230,7 @@ def span_entropy(
         >>> bool(jnp.isclose(jaxseq.span_entropy(chain, 1, 3), 2 * jnp.log(2)))
         True
     """
-    check_method(method)
+    check_chain_method(method)
     n = chain.num_positions
     (start, low), (stop, high) = as_index("start", start), as_index("stop", stop)
     if not 0 <= (low or 0) <= (n if high is None else high) <= n:
@@ -229,7 +241,7 @@ def span_entropy(
 
 
 @partial(jax.jit, static_argnums=3)
-def _span_entropy(chain: Chain, start: Array, stop: Array, method: Method) -> Array:
+def _span_entropy(chain: Chain, start: Array, stop: Array, method: ChainMethod) -> Array:
     node_marginals, edge_marginals = chain_marginals(chain, method)
     position = jnp.arange(chain.num_positions)
     first = jnp.where((position == start) & (position < stop), label_entropies(node_marginals), 0)
@@ -238,7 +250,7 @@ def _span_entropy(chain: Chain, start: Array, stop: Array, method: Method) -> Ar
 
 
 def rest_entropy(
-    chain: Chain, start: ArrayLike, labels: ArrayLike, *, method: Method = "auto"
+    chain: Chain, start: ArrayLike, labels: ArrayLike, *, method: ChainMethod = "auto"
 ) -> Float[Array, ""]:
     r"""Entropy of all other positions, given ``labels`` at start, start + 1, …
 
@@ -263,7 +275,7 @@ def rest_entropy(
     References:
         Mann & McCallum 2007, "subsequence constrained entropy".
     """
-    check_method(method)
+    check_chain_method(method)
     labels = jnp.asarray(labels)
     if labels.ndim != 1 or labels.shape[0] == 0:
         raise ValueError(f"labels: expected shape [w] with w ≥ 1, got {list(labels.shape)}")
@@ -277,9 +289,11 @@ def rest_entropy(
 
 
 @partial(jax.jit, static_argnums=3)
-def _rest_entropy(chain: Chain, start: Array, labels: Array, method: Method) -> Array:
+def _rest_entropy(chain: Chain, start: Array, labels: Array, method: ChainMethod) -> Array:
     node_marginals, edge_marginals = chain_marginals(chain, method)
-    left, right = lattices_from_marginals(node_marginals, edge_marginals)
+    left, right = lattices_from_marginals(
+        node_marginals, edge_marginals, parallel=method == "parallel"
+    )
     positions = start + jnp.arange(labels.shape[0])
     real = chain.valid[positions]
     in_range = (labels >= 0) & (labels < chain.num_labels)

@@ -17,8 +17,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from jaxseq.chain._blocked import blocked_forward_backward
 from jaxseq.chain._chain import Chain, ChainVector
-from jaxseq.chain._engines import Edges, Method, check_method, run_forward, run_forward_backward
+from jaxseq.chain._engines import (
+    ChainMethod,
+    Edges,
+    check_chain_method,
+    run_forward,
+    run_forward_backward,
+)
+from jaxseq.chain._parallel import parallel_log_partition, parallel_marginals
 from jaxseq.chain._propagate import covariance_from_marginals
 
 
@@ -28,9 +36,14 @@ def row_marginals(
     edges: Edges,
     linked: Bool[Array, " n-1"],
     valid: Bool[Array, " n"],
-    method: Method,
+    method: ChainMethod,
 ) -> tuple[Float[Array, "n s"], Float[Array, "n-1 s s"]]:
     """Node and edge marginals of a row (see `jaxseq.chain._engines` for what a row is)."""
+    if method == "parallel":
+        return parallel_marginals(nodes, edges, linked, valid)
+    if method == "blocked":
+        found = blocked_forward_backward(nodes, edges, linked, valid, summed=False)
+        return found.nodes, found.edges
     lattice = run_forward_backward(nodes, edges, linked, valid, method)
     return lattice.nodes, lattice.edges
 
@@ -39,8 +52,33 @@ def row_marginals(
 def _(method, primals, tangents):
     node_marginals, edge_marginals = row_marginals(*primals, method)
     node_tangent, edge_tangent, *_ = tangents
-    change = covariance_from_marginals(node_marginals, edge_marginals, node_tangent, edge_tangent)
+    change = covariance_from_marginals(
+        node_marginals, edge_marginals, node_tangent, edge_tangent, parallel=method == "parallel"
+    )
     return (node_marginals, edge_marginals), change
+
+
+@jax.custom_jvp
+def row_totals(
+    nodes: Float[Array, "n s"], edges: Edges, linked: Bool[Array, " n-1"], valid: Bool[Array, " n"]
+) -> tuple[Float[Array, ""], Float[Array, "n s"], Edges]:
+    """log Z and its gradient, in blocks: of shared edges nothing of size n s² is ever formed."""
+    lattice = blocked_forward_backward(nodes, edges, linked, valid, summed=edges.ndim == 2)
+    return lattice.log_z, lattice.nodes, lattice.edges
+
+
+@row_totals.defjvp
+def _(primals, tangents):
+    node_tangent, edge_tangent, *_ = tangents
+    log_z, by_node, by_edge = row_totals(*primals)
+    slope = jnp.sum(by_node * node_tangent) + jnp.sum(by_edge * edge_tangent)
+    node_marginals, edge_marginals = row_marginals(*primals, "blocked")
+    node_change, edge_change = covariance_from_marginals(
+        node_marginals, edge_marginals, node_tangent, edge_tangent
+    )
+    if by_edge.ndim == 2:
+        edge_change = edge_change.sum(0)
+    return (log_z, by_node, by_edge), (slope, node_change, edge_change)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(4,))
@@ -49,22 +87,31 @@ def row_log_partition(
     edges: Edges,
     linked: Bool[Array, " n-1"],
     valid: Bool[Array, " n"],
-    method: Method,
+    method: ChainMethod,
 ) -> Float[Array, ""]:
     """Sum of the log Z of a row's sequences."""
+    if method == "parallel":
+        return parallel_log_partition(nodes, edges, linked, valid)
+    if method == "blocked":
+        return row_totals(nodes, edges, linked, valid)[0]
     return run_forward(nodes, edges, linked, valid, method).sum()
 
 
 @row_log_partition.defjvp
 def _(method, primals, tangents):
     node_tangent, edge_tangent, *_ = tangents
-    node_marginals, edge_marginals = row_marginals(*primals, method)
+    if method == "blocked":
+        value, by_node, by_edge = row_totals(*primals)
+    else:
+        value, (by_node, by_edge) = (
+            f(*primals, method) for f in (row_log_partition, row_marginals)
+        )
     # A dead row has zero marginals, so its −inf moves nowhere: derivative 0.
-    change = jnp.sum(node_marginals * node_tangent) + jnp.sum(edge_marginals * edge_tangent)
-    return row_log_partition(*primals, method), change
+    change = jnp.sum(by_node * node_tangent) + jnp.sum(by_edge * edge_tangent)
+    return value, change
 
 
-def log_partition(chain: Chain, *, method: Method = "auto") -> Float[Array, ""]:
+def log_partition(chain: Chain, *, method: ChainMethod = "auto") -> Float[Array, ""]:
     r"""Log of the partition function, :math:`\log Z = \log \sum_y \exp \mathrm{score}(y)`.
 
     −inf when no path is legal; 0 for a chain of length 0. Its gradient is `marginals`, its Hessian
@@ -76,8 +123,13 @@ def log_partition(chain: Chain, *, method: Method = "auto") -> Float[Array, ""]:
         method: ``"scaled"`` runs the fast engine, which underflows when scores spread by more than
             about 67 (float32) or 668 (float64) within a step; ``"log"`` the one for any range;
             ``"auto"`` the fast one, replaced by the other for a batch in which it was not safe.
+            For long chains: ``"blocked"`` cuts the chain into blocks that are done side by side,
+            in bounded memory and some four times faster on a CPU than position by position;
+            ``"parallel"`` takes O(log n) steps, for accelerators. Both are right for any range.
 
-    Cost: O(n s²) time, O(n s) memory; the gradient O(n s²) in both.
+    Cost: O(n s²) time, O(n s) memory; the gradient O(n s²) in both. ``"blocked"``: of shared edges
+    O(n s) memory in the gradient too; O(n s³) time where a chain does not forget (deterministic
+    transitions) or underflows. ``"parallel"``: O(n s³) time, O(n s²) memory.
 
     Accuracy: relative 1e-9 and better in float64, 1e-5 in float32.
 
@@ -88,19 +140,20 @@ def log_partition(chain: Chain, *, method: Method = "auto") -> Float[Array, ""]:
         [0.5, 0.5]
 
     References:
-        Rabiner 1989, section V (scaling); Lafferty, McCallum & Pereira 2001.
+        Rabiner 1989, section V (scaling); Lafferty, McCallum & Pereira 2001;
+        Särkkä & García-Fernández 2021 (in parallel).
         Certified by ``jaxseq verify``: enumeration, jax.grad, jax.jvp, central differences.
     """
-    check_method(method)
+    check_chain_method(method)
     return _log_partition(chain, method)
 
 
 @partial(jax.jit, static_argnums=1)
-def _log_partition(chain: Chain, method: Method) -> Array:
+def _log_partition(chain: Chain, method: ChainMethod) -> Array:
     return row_log_partition(chain.nodes, chain.edges, chain.linked, chain.valid, method)
 
 
-def marginals(chain: Chain, *, method: Method = "auto") -> ChainVector:
+def marginals(chain: Chain, *, method: ChainMethod = "auto") -> ChainVector:
     r"""Probability of each label at each position, and of each pair at neighbouring positions.
 
     ``.nodes[t, i]`` is :math:`p(y_t = i)`, shape [n, s]; ``.edges[t, i, j]`` is
@@ -123,16 +176,16 @@ def marginals(chain: Chain, *, method: Method = "auto") -> ChainVector:
         Lafferty, McCallum & Pereira 2001. Certified by ``jaxseq verify``: enumeration, and
         jax.grad and jax.jvp of `log_partition` in log space.
     """
-    check_method(method)
+    check_chain_method(method)
     return _marginals(chain, method)
 
 
 @partial(jax.jit, static_argnums=1)
-def _marginals(chain: Chain, method: Method) -> ChainVector:
+def _marginals(chain: Chain, method: ChainMethod) -> ChainVector:
     return ChainVector(*chain_marginals(chain, method))
 
 
-def chain_marginals(chain: Chain, method: Method) -> tuple[Array, Array]:
+def chain_marginals(chain: Chain, method: ChainMethod) -> tuple[Array, Array]:
     """Node and edge marginals of a chain, as the pair that the formulas on them take."""
     return row_marginals(chain.nodes, chain.edges, chain.linked, chain.valid, method)
 

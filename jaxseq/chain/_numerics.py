@@ -12,7 +12,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 
 def _positive(x: Array) -> Array:
@@ -74,6 +74,11 @@ def normalise(x: Float[Array, "..."], axis: int | tuple[int, ...]) -> Float[Arra
     weights = jnp.exp(x - jnp.where(jnp.isneginf(top), 0, top))
     total = weights.sum(axis, keepdims=True)
     return weights * jnp.where(total > 0, 1 / total, 0)
+
+
+def argmax(values: Float[Array, "*batch s"]) -> Int[Array, "*batch"]:
+    """Index of the largest label score, the first of several, as int32 whatever JAX's default."""
+    return jnp.argmax(values, axis=-1).astype(jnp.int32)
 
 
 matmul = partial(jnp.matmul, precision=lax.Precision.HIGHEST)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from jaxseq.chain._chain import Chain, check_path
-from jaxseq.chain._engines import Method, check_method
+from jaxseq.chain._engines import ChainMethod, check_chain_method
 from jaxseq.chain._marginals import row_log_partition
 
 
@@ -51,7 +51,7 @@ def _path_score(chain: Chain, path: Int[Array, " n"]) -> Float[Array, ""]:
     return jnp.where(legal, total, -jnp.inf)
 
 
-def log_prob(chain: Chain, path: ArrayLike, *, method: Method = "auto") -> Float[Array, ""]:
+def log_prob(chain: Chain, path: ArrayLike, *, method: ChainMethod = "auto") -> Float[Array, ""]:
     r"""Log-probability of one labelling, score(y) − log Z.
 
     −inf, with gradient 0, for an illegal path (and so for any path of a chain that has none).
@@ -69,12 +69,12 @@ def log_prob(chain: Chain, path: ArrayLike, *, method: Method = "auto") -> Float
         >>> bool(jnp.isclose(jnp.exp(jaxseq.log_prob(chain, jnp.array([0, 1, 1]))), 1 / 8))
         True
     """
-    check_method(method)
+    check_chain_method(method)
     return _log_prob(chain, check_path("path", path, (chain.num_positions,)), method)
 
 
 @partial(jax.jit, static_argnums=2)
-def _log_prob(chain: Chain, path: Int[Array, " n"], method: Method) -> Float[Array, ""]:
+def _log_prob(chain: Chain, path: Int[Array, " n"], method: ChainMethod) -> Float[Array, ""]:
     score = _path_score(chain, path)
     total = row_log_partition(chain.nodes, chain.edges, chain.linked, chain.valid, method)
     legal = score > -jnp.inf

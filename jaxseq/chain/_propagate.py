@@ -17,12 +17,15 @@ probability. Where a link is cut the edge marginals are 0, and the recursions re
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
 from jaxseq.chain._engines import Edges
 from jaxseq.chain._numerics import safe_divide
+from jaxseq.chain._parallel_propagate import parallel_left_lattice, parallel_right_lattice
 
 
 def conditionals(
@@ -80,20 +83,30 @@ def right_lattice(
     return _append(lax.scan(step, last, scanned, reverse=True)[1], last)
 
 
+def lattice_functions(parallel: bool) -> tuple[Callable[..., Array], Callable[..., Array]]:
+    """The recursions for G^α and G^β: one position a step, or all in O(log n) steps."""
+    if parallel:
+        return parallel_left_lattice, parallel_right_lattice
+    return left_lattice, right_lattice
+
+
 def covariance_from_marginals(
     node_marginals: Float[Array, "n s"],
     edge_marginals: Float[Array, "n-1 s s"],
     node_tangent: Float[Array, "n s"],
     edge_tangent: Edges,
+    *,
+    parallel: bool = False,
 ) -> tuple[Float[Array, "n s"], Float[Array, "n-1 s s"]]:
     r"""Cov[features] · tangent, one entry for each node and each edge indicator.
 
     For an indicator 1{e}: Cov[1{e}, g] = p(e) (E[g | e] − E[g]). Linear in the tangent,
-    differentiable in the marginals. Cost O(n s²).
+    differentiable in the marginals. Cost O(n s²), or O(n s³) in O(log n) steps if `parallel`.
     """
     backward, forward = conditionals(edge_marginals)
-    left = left_lattice(backward, node_tangent, edge_tangent, node_marginals)
-    right = right_lattice(forward, node_tangent, edge_tangent, node_marginals)
+    to_left, to_right = lattice_functions(parallel)
+    left = to_left(backward, node_tangent, edge_tangent, node_marginals)
+    right = to_right(forward, node_tangent, edge_tangent, node_marginals)
     at_left, at_right = left + node_tangent, right + node_tangent
     return (
         weigh_centred(node_marginals, left + at_right, axis=1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jaxseq.cli._blocks import iter_blocks
@@ -12,9 +12,9 @@ from jaxseq.cli._files import require_file, require_rereadable
 from jaxseq.text import (
     Sentence,
     convert_tags,
+    iter_conll,
     read_ads,
     read_citations,
-    read_conll,
     read_genetag,
 )
 
@@ -32,12 +32,14 @@ class Corpus:
         sentences: the sentences.
         labels: a list a sentence; None for a token whose label is not known.
         names: of the columns, that of the label last; None for one that is left out.
+        whole: sentences of the file, of which these may be a part.
     """
 
     path: str
     sentences: list[Sentence]
     labels: list[list[str | None]]
     names: Names
+    whole: int = 0
 
     @property
     def tokens(self) -> int:
@@ -70,8 +72,16 @@ def add_corpus_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+Part = tuple[int, int]
+"""(first, step): every step-th sentence of a file, from the first on."""
+
+
 def read_corpus(
-    path: str, options: argparse.Namespace, scheme: str | None = None, like: Names | None = None
+    path: str,
+    options: argparse.Namespace,
+    scheme: str | None = None,
+    like: Names | None = None,
+    part: Part | None = None,
 ) -> Corpus:
     """Read a labelled file.
 
@@ -80,13 +90,14 @@ def read_corpus(
         options: those of `add_corpus_options`.
         scheme: what the labels must obey, if they are not converted; None checks nothing.
         like: names of the columns of another file, label included, that this one must have too.
+        part: which sentences to keep; None keeps all.
 
     Returns:
-        The corpus, with at least one token.
+        The corpus, with at least one token in the file.
     """
     require_file(path)
     if options.format == "conll":
-        corpus = _read_columns(path, options, scheme, like)
+        corpus = _read_columns(path, options, scheme, like, part)
     else:
         for name in ("columns", "delimiter"):
             if getattr(options, name) is not None:
@@ -94,14 +105,18 @@ def read_corpus(
         sentences = read_other_format(path, options.format, options.scheme_to)
         # The parts of speech of GENETAG are missing just where a gene is: they give labels away.
         missing = UNLABELLED if options.format == "ads" else None
-        corpus = _split(path, sentences, ("word", LABEL), missing)
-    if not corpus.tokens:
+        corpus = _split(path, sentences, ("word", LABEL), missing, part)
+    if not (corpus.tokens if part is None else corpus.whole):
         raise ValueError(f"{path}: expected at least one sentence, found none")
     return corpus
 
 
 def _read_columns(
-    path: str, options: argparse.Namespace, scheme: str | None, like: Names | None
+    path: str,
+    options: argparse.Namespace,
+    scheme: str | None,
+    like: Names | None,
+    part: Part | None,
 ) -> Corpus:
     given = options.columns or like
     if given is None:
@@ -115,14 +130,14 @@ def _read_columns(
         if not width:
             raise ValueError(f"{path}: expected at least one sentence, found none")
     names = labelled_columns(width, given, path)
-    sentences = read_conll(
+    sentences = iter_conll(
         path,
         names,
         delimiter=options.delimiter,
         scheme_from=None if options.scheme_to else scheme,
         scheme_to=options.scheme_to,
     )
-    return _split(path, sentences, names)
+    return _split(path, sentences, names, None, part)
 
 
 def read_other_format(path: str, form: str, scheme_to: str | None) -> list[Sentence]:
@@ -149,8 +164,18 @@ def _converted(sentence: Sentence, scheme_to: str) -> Sentence:
 
 
 def _split(
-    path: str, sentences: Sequence[Sentence], names: Names, missing: str | None = None
+    path: str,
+    sentences: Iterable[Sentence],
+    names: Names,
+    missing: str | None = None,
+    part: Part | None = None,
 ) -> Corpus:
     label = str(names[-1])
-    labels = [[None if tag == missing else tag for tag in s[label]] for s in sentences]
-    return Corpus(path, list(sentences), labels, names)
+    first, step = (0, 1) if part is None else part
+    kept: list[Sentence] = []
+    whole = 0
+    for whole, sentence in enumerate(sentences, 1):
+        if (whole - 1 - first) % step == 0:
+            kept.append(sentence)
+    labels = [[None if tag == missing else tag for tag in s[label]] for s in kept]
+    return Corpus(path, kept, labels, names, whole)

@@ -18,8 +18,10 @@ from typing import NoReturn
 
 from jaxseq.cli._active import add_active
 from jaxseq.cli._constraints import add_constraints
+from jaxseq.cli._doctor import add_doctor
 from jaxseq.cli._evaluate import add_evaluate
 from jaxseq.cli._inspect import add_inspect
+from jaxseq.cli._shard import add_shard
 from jaxseq.cli._tag import add_tag
 from jaxseq.cli._train import add_train
 from jaxseq.cli._verify import add_verify
@@ -32,6 +34,8 @@ COMMANDS = (
     add_active,
     add_constraints,
     add_verify,
+    add_doctor,
+    add_shard,
 )
 """Every subcommand. Each entry takes the subparsers and adds one, with `run` among its defaults."""
 

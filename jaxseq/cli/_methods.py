@@ -38,6 +38,7 @@ def train_with(
     others: list[Sentence] | None,
     older: CRFTagger | None,
     options: argparse.Namespace,
+    together: dict[str, Any] | None = None,
 ) -> Trained:
     """Train in the way that the options ask for.
 
@@ -46,16 +47,17 @@ def train_with(
         train: the labelled sentences. others: the unlabelled ones, or None.
         older: a tagger to begin with, or None.
         options: of the command line.
+        together: arguments of `CRFTagger.fit` for a run of several processes.
 
     Raises:
         KeyboardInterrupt: when nothing was learnt yet.
     """
     if others is None:
-        tagger.fit(train.sentences, train.labels, warm_start_from=older)
+        tagger.fit(train.sentences, train.labels, warm_start_from=older, **(together or {}))
         return Trained(tagger, iterations_before_interrupt(tagger))
     if options.self_training:
         return _train_on_own_labels(tagger, train, others, options)
-    return _train_with_entropy(tagger, train, others, older, options)
+    return _train_with_entropy(tagger, train, others, older, options, together or {})
 
 
 def _train_with_entropy(
@@ -64,6 +66,7 @@ def _train_with_entropy(
     others: list[Sentence],
     older: CRFTagger | None,
     options: argparse.Namespace,
+    together: dict[str, Any],
 ) -> Trained:
     weight = 1.0 if options.entropy_weight is None else options.entropy_weight
     choice = None
@@ -84,6 +87,7 @@ def _train_with_entropy(
         unlabelled=others,
         warm_start_from=older,
         **{name: report[name] for name in ("entropy_weight", "entropy_gradient", "vocabulary")},
+        **together,
     )
     interrupted = iterations_before_interrupt(tagger)
     if choice is None:

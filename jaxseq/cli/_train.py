@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxseq.cli._codl import (
     add_codl_options,
@@ -23,6 +24,13 @@ from jaxseq.cli._corpus import Corpus, add_corpus_options, read_corpus
 from jaxseq.cli._entropy_choice import check_choosable, checkpoint_files
 from jaxseq.cli._files import require_model_place
 from jaxseq.cli._methods import Trained, train_with
+from jaxseq.cli._processes import (
+    add_process_options,
+    on_all_devices,
+    own_part,
+    read_training,
+    run_in_processes,
+)
 from jaxseq.cli._template_choice import BUILT_IN, choose_templates
 from jaxseq.cli._train_hmm import (
     OF_A_CRF,
@@ -32,15 +40,19 @@ from jaxseq.cli._train_hmm import (
     train_hmm,
     untrained_hmm,
 )
+from jaxseq.cli._train_shards import add_shards_option, check_shards_alone, train_on_shards
 from jaxseq.cli._unlabelled import (
     add_unlabelled_options,
     check_unlabelled_options,
     read_unlabelled,
 )
 from jaxseq.metrics import span_scores
-from jaxseq.text import Templates
+from jaxseq.text import Sentence, Templates
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from jaxseq.scale import Peers
     from jaxseq.tagger import CRFTagger, HMMTagger
 
 
@@ -53,7 +65,13 @@ def add_train(subparsers: Any) -> None:
         "best model so far.",
     )
     add = parser.add_argument
-    add("--train", required=True, metavar="FILE", help="the corpus; the last column is the label")
+    train = add(
+        "--train",
+        required=True,
+        nargs="+",
+        metavar="FILE",
+        help="the corpus, in one file or several; the last column is the label",
+    )
     add("--dev", metavar="FILE", help="another, to evaluate the model on")
     templates = add(
         "--templates",
@@ -62,12 +80,14 @@ def add_train(subparsers: Any) -> None:
         help=f"a file of templates, jaxseq's or CRF++'s, or one of {', '.join(BUILT_IN)}",
     )
     add("--out", required=True, metavar="DIR", help="where to save the model")
+    add_shards_option(parser, (train, templates))
     add_model_options(parser, templates)
     add_corpus_options(parser)
     search = parser.add_argument_group("search")
     _add_search_options(search.add_argument)
     add_unlabelled_options(parser)
     add_codl_options(parser)
+    add_process_options(parser)
     add("--quiet", action="store_true", help="no progress bar and no report")
     add("--json", action="store_true", help="report as one JSON object")
     usual = {name: parser.get_default(name) for name in OF_A_CRF}
@@ -109,41 +129,91 @@ def _add_search_options(add: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from jaxseq.tagger import CRFTagger, load
+    if options.shards is not None:
+        check_shards_alone(options)
+        return _train_from_shards(options)
+    options.files, options.train = options.train, options.train[0]
+    return run_in_processes(options, _train)
 
+
+def _train_from_shards(options: argparse.Namespace) -> int:
+    dev = None if options.dev is None else read_corpus(options.dev, options)
+    dev_labels = None if dev is None else dev.known_labels()
+    tagger, counted = train_on_shards(options, _untrained_crf)
+    tagger.save(options.out)
+    report, table = _report(Trained(tagger), counted, options.out), None
+    if dev is not None and dev_labels is not None:
+        scores = span_scores(dev_labels, tagger.predict(dev.sentences))
+        table, report["dev"] = scores.table(), scores.as_dict()
+    if not options.quiet:
+        print(json.dumps(report, allow_nan=False) if options.json else _as_text(report, table))
+    return 0
+
+
+class _Input(NamedTuple):
+    """All that is read before training; with several processes, the part of this one."""
+
+    tagger: CRFTagger | HMMTagger
+    train: Corpus
+    numbers: np.ndarray | None
+    others: list[Sentence] | None
+    older: CRFTagger | None
+    rules: Any
+    dev: Corpus | None
+    dev_labels: list[list[str]] | None
+
+
+def _read(options: argparse.Namespace, peers: Peers | None) -> _Input:
+    """Check the options, and read all files: a mistake in one is found before training."""
+    from jaxseq.tagger import load
+
+    writes = peers is None or peers.is_first
     check_model_options(options, options.usual)
     check_unlabelled_options(options)
     check_codl_options(options)
-    require_model_place(options.out)
+    if writes:
+        require_model_place(options.out)
     if options.checkpoint is not None:
         _check_checkpoint(options.checkpoint, options.out)
-    train = read_corpus(options.train, options, scheme=options.scheme)
+    train, numbers = read_training(options.files, options, peers)
     tagger, needed = _untrained(options, train)
     rules = rules_to_train_under(options, train)
     needed = tuple(dict.fromkeys([*needed, *columns_of_rules(rules)]))
-    # All files before training, so that a mistake in one is found at once.
     dev = dev_labels = others = None
-    if options.dev is not None:
+    if options.dev is not None and writes:
         dev = read_corpus(options.dev, options, like=train.names)
         dev_labels = dev.known_labels()
     if options.choose_entropy_weight:
         check_choosable(train)
     if options.unlabelled is not None:
-        others = read_unlabelled(options, train, needed)
+        others = own_part(read_unlabelled(options, train, needed), peers)
     older = None if options.warm_start is None else load(options.warm_start)
+    return _Input(tagger, train, numbers, others, older, rules, dev, dev_labels)
+
+
+def _train(options: argparse.Namespace, peers: Peers | None) -> int:
+    from jaxseq.tagger import CRFTagger
+
+    writes = peers is None or peers.is_first
+    with contextlib.nullcontext() if peers is None else peers.guard():
+        tagger, train, numbers, others, older, rules, dev, dev_labels = _read(options, peers)
     if options.codl and others is not None:
         trained = train_codl(tagger, train, others, rules, options)
     elif isinstance(tagger, CRFTagger):
-        trained = train_with(tagger, train, others, older, options)
+        together = on_all_devices(peers, numbers)
+        trained = train_with(tagger, train, others, older, options, together)
     else:
         trained = train_hmm(tagger, train, others, options)
+    counted = _count(train, trained, peers)
+    if not writes:
+        return 0
     if trained.interrupted is not None:
         print(
             f"jaxseq: interrupted after {trained.interrupted}: the best model so far is kept",
             file=sys.stderr,
         )
     trained.tagger.save(options.out)
-    report = _report(trained, train, options.out)
+    report = _report(trained, counted, options.out)
     table = None
     if dev is not None and dev_labels is not None:
         predictor = trained.tagger
@@ -178,7 +248,7 @@ def _untrained(
     return _untrained_crf(templates, options), templates.columns
 
 
-def _untrained_crf(templates: Templates, options: argparse.Namespace) -> CRFTagger:
+def _untrained_crf(templates: Templates | None, options: argparse.Namespace) -> CRFTagger:
     from jaxseq.tagger import CRFTagger
 
     return CRFTagger(
@@ -200,7 +270,18 @@ def _untrained_crf(templates: Templates, options: argparse.Namespace) -> CRFTagg
     )
 
 
-def _report(trained: Trained, train: Corpus, out: str) -> dict[str, Any]:
+def _count(train: Corpus, trained: Trained, peers: Peers | None) -> dict[str, int]:
+    """Sentences and tokens, those of all processes together."""
+    own = [len(train.sentences), train.tokens]
+    both = [own] if peers is None else peers.exchange(own)
+    sentences, tokens = (sum(numbers) for numbers in zip(*both))
+    if trained.unlabelled is not None and peers is not None and peers.count > 1:
+        for name in ("sentences", "tokens"):
+            trained.unlabelled[name] = sum(peers.exchange(trained.unlabelled[name]))
+    return {"sentences": sentences, "tokens": tokens}
+
+
+def _report(trained: Trained, counted: dict[str, int], out: str) -> dict[str, Any]:
     from jaxseq.tagger import CRFTagger
 
     tagger: CRFTagger | HMMTagger = trained.tagger
@@ -213,8 +294,7 @@ def _report(trained: Trained, train: Corpus, out: str) -> dict[str, Any]:
     else:
         counts = {"words": len(tagger.vocabulary_.words)}
     return {
-        "sentences": len(train.sentences),
-        "tokens": train.tokens,
+        **counted,
         "unlabelled": trained.unlabelled,
         **counts,
         "labels": len(tagger.classes_),

@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Float, Int
 
 from jaxseq.batch import map_on_cores
@@ -18,6 +19,7 @@ from jaxseq.chain import Chain, k_best
 from jaxseq.chain._chain import as_count
 from jaxseq.constraints._beam import WIDTH, Labellings, beam_search
 from jaxseq.constraints._fold import fold_local
+from jaxseq.constraints._mesh_search import search_on_mesh
 from jaxseq.constraints._product import exact_search, joint_states
 from jaxseq.constraints._set import Constraints
 
@@ -62,6 +64,7 @@ def search_corpus(
     width: int | None = None,
     method: Search = "auto",
     cores: int | None = None,
+    mesh: Mesh | None = None,
 ) -> CorpusLabellings:
     """The k best labellings of each sequence under constraints.
 
@@ -76,6 +79,8 @@ def search_corpus(
         method: ``"beam"``; ``"exact"``; or ``"auto"``, which is exact where that is as cheap: soft
             local constraints, and few joint states with k = 1.
         cores: threads; None for all.
+        mesh: devices to share the sequences out to, along the axis ``"data"`` of
+            `jaxseq.scale.make_mesh`; where it spans several processes, each searches its own.
 
     Raises:
         ValueError: for shapes that do not fit, or constraints that cannot be searched exactly.
@@ -105,17 +110,26 @@ def search_corpus(
         block = _pad(members, starts, lengths, nodes, edges, x)
         return jax.tree.map(np.asarray, _search_block(*block, constraints, run))
 
-    step = cores or os.cpu_count() or 1
-    for first in range(0, len(chunks), step):
-        group = chunks[first : first + step]
-        for members, found in zip(group, map_on_cores(search, group)):
-            for row, member in enumerate(members):
-                here = slice(starts[member], starts[member] + lengths[member])
-                labels[here] = found.paths[row, :, : lengths[member]].T
-            scores[members], hard[members] = (
-                found.scores[: len(members)],
-                found.hard[: len(members)],
-            )
+    def pad(members: np.ndarray, width: int):
+        return _pad(members, starts, lengths, nodes, edges, x, CHUNK, width)
+
+    def longest(members: np.ndarray) -> int:
+        return padded_length(int(lengths[members].max()))
+
+    if mesh is None:
+        step, results = cores or os.cpu_count() or 1, []
+        for first in range(0, len(chunks), step):
+            results += map_on_cores(search, chunks[first : first + step])
+    else:
+        results = search_on_mesh(chunks, pad, longest, constraints, run, _search_block, mesh)
+    for members, found in zip(chunks, results):
+        for row, member in enumerate(members):
+            here = slice(starts[member], starts[member] + lengths[member])
+            labels[here] = found.paths[row, :, : lengths[member]].T
+        scores[members], hard[members] = (
+            found.scores[: len(members)],
+            found.hard[: len(members)],
+        )
     return CorpusLabellings(labels, scores, hard, exact)
 
 
@@ -180,18 +194,25 @@ def padded_length(n: int) -> int:
     return power * 3 // 4 if n <= power * 3 // 4 and power > 8 else power
 
 
-def _pad(members, starts, lengths, nodes, edges, x) -> tuple[Any, Any, np.ndarray, Any]:
+def _pad(
+    members, starts, lengths, nodes, edges, x, rows: int | None = None, width: int | None = None
+) -> tuple[Any, Any, np.ndarray, Any]:
     """The arrays of some sequences, padded to a common length and a common number."""
-    count, spread = padding_of(members, starts, lengths, 1 if len(members) == 1 else CHUNK)
+    rows = rows or (1 if len(members) == 1 else CHUNK)
+    count, spread = padding_of(members, starts, lengths, rows, width)
     moved = edges if np.ndim(edges) == 2 else spread(edges)[:, 1:]
     return spread(nodes), jnp.asarray(moved), count, jax.tree.map(spread, x)
 
 
 def padding_of(
-    members: np.ndarray, starts: np.ndarray, lengths: np.ndarray, rows: int
+    members: np.ndarray,
+    starts: np.ndarray,
+    lengths: np.ndarray,
+    rows: int,
+    width: int | None = None,
 ) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
     """Lengths of some sequences, and the function that makes [rows, width, …] of tokens [N, …]."""
-    width = padded_length(int(lengths[members].max()))
+    width = padded_length(int(lengths[members].max())) if width is None else width
     count, begin = np.zeros(rows, np.int32), np.zeros(rows, np.int64)
     count[: len(members)], begin[: len(members)] = lengths[members], starts[members]
     inside = np.arange(width) < count[:, None]

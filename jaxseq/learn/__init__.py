@@ -52,3 +52,4 @@ from jaxseq.learn._objective import Objective as Objective
 from jaxseq.learn._parameters import Legal as Legal
 from jaxseq.learn._parameters import Parameters as Parameters
 from jaxseq.learn._parameters import Spread as Spread
+from jaxseq.learn._streamed_corpus import StreamedCorpus as StreamedCorpus

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
 FORMAT = "jaxseq checkpoint 1"
 
@@ -59,13 +60,22 @@ def load_checkpoint(path: str | os.PathLike[str], like: Tree, about: str) -> tup
     if sorted(arrays) != sorted(names):
         raise ValueError(f"{path}: expected {len(names)} arrays, got {len(arrays)}")
     for name, leaf in zip(names, leaves):
-        new, old = arrays[name], np.asarray(leaf)
+        new, old = arrays[name], leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
         if new.shape != old.shape or new.dtype != old.dtype:
             raise ValueError(
                 f"{path}: array {name}: expected {old.dtype} of shape {list(old.shape)}, "
                 f"got {new.dtype} of shape {list(new.shape)}"
             )
-    return jax.tree.unflatten(structure, [jnp.asarray(arrays[name]) for name in names]), extra
+    placed = [_place_like(arrays[name], leaf) for name, leaf in zip(names, leaves)]
+    return jax.tree.unflatten(structure, placed), extra
+
+
+def _place_like(array: np.ndarray, leaf: Any) -> jax.Array:
+    """On the devices of a mesh where the leaf is on one."""
+    sharding = getattr(leaf, "sharding", None)
+    if not isinstance(sharding, NamedSharding):
+        return jnp.asarray(array)
+    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
 
 def read_about(path: str | os.PathLike[str]) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array
 
 from jaxseq.batch import batch_log_partition, batch_viterbi, map_on_cores
@@ -14,6 +15,7 @@ from jaxseq.chain._chain import is_concrete
 from jaxseq.chain._engines import Method, check_method
 from jaxseq.learn._em_corpus import WordCorpus, WordShard
 from jaxseq.learn._em_lattice import Tally, certified_tally, count_slots, shard_batch, shard_tally
+from jaxseq.learn._mesh_counts import mesh_expected_counts, peers_of, sum_on_mesh
 from jaxseq.models._hmm import Multinomials
 
 FAMILIES = Multinomials._fields
@@ -71,7 +73,11 @@ def _tally_shard(parameters: Multinomials, shard: WordShard, method: Method) -> 
 
 
 def expected_counts(
-    parameters: Multinomials, corpus: WordCorpus, *, method: Method = "auto"
+    parameters: Multinomials,
+    corpus: WordCorpus,
+    *,
+    method: Method = "auto",
+    mesh: Mesh | None = None,
 ) -> Tally:
     r"""The E-step: expected counts of all events, and the log-likelihood.
 
@@ -90,6 +96,9 @@ def expected_counts(
             (derivatives by parameters that are 0 are then 0); ``"auto"`` does the first, and the
             second for a shard where it was not safe. While JAX traces (``jax.jit``, ``jax.jvp``)
             ``"auto"`` takes twice as long as ``"scaled"``: both are then in one program.
+        mesh: devices to share the sequences out to, of `jaxseq.scale.make_mesh`; counts are summed
+            along its axis ``"data"``. Where it spans several processes, `corpus` is the part of
+            this one, and all call this together.
 
     Returns:
         ``.counts``, sums over the corpus, and ``.log_likelihood``. A sequence of probability 0
@@ -112,11 +121,17 @@ def expected_counts(
     """
     check_method(method)
     check_fits(parameters, corpus)
+    if mesh is not None:
+        return mesh_expected_counts(parameters, corpus, method, mesh, is_traced(parameters))
     return _over_shards(lambda shard: _tally_shard(parameters, shard, method), parameters, corpus)
 
 
 def mean_counts(
-    parameters: Multinomials, corpus: WordCorpus, *, method: Method = "auto"
+    parameters: Multinomials,
+    corpus: WordCorpus,
+    *,
+    method: Method = "auto",
+    mesh: Mesh | None = None,
 ) -> Multinomials:
     r"""Expected counts a sequence, :math:`\mathrm{EM}_1(\tilde\Theta) = E_U(\Theta)`.
 
@@ -141,19 +156,20 @@ def mean_counts(
         >>> change.initial.tolist()
         [0.1875, -0.1875]
     """
-    counts = expected_counts(parameters, corpus, method=method).counts
-    return jax.tree.map(lambda family: family / number_of(corpus), counts)
+    counts = expected_counts(parameters, corpus, method=method, mesh=mesh).counts
+    number = number_of(corpus, mesh)
+    return jax.tree.map(lambda family: family / number, counts)
 
 
-def number_of(corpus: WordCorpus) -> int:
-    """How many sequences, which must not be none."""
-    if corpus.num_sequences == 0:
+def number_of(corpus: WordCorpus, mesh: Mesh | None = None) -> int:
+    """How many sequences all processes of the mesh have, which must not be none."""
+    number = sum(peers_of(mesh).exchange(corpus.num_sequences))
+    if number == 0:
         raise ValueError("corpus: expected at least one sequence with a token, got none")
-    return corpus.num_sequences
+    return number
 
 
-@jax.jit
-def _best_tally(parameters: Multinomials, shard: WordShard) -> Tally:
+def _tally_best(parameters: Multinomials, shard: WordShard) -> Tally:
     theta = parameters.normalised()
     batch = shard_batch(theta, shard)
     labels, scores = batch_viterbi(batch)
@@ -166,11 +182,16 @@ def _best_tally(parameters: Multinomials, shard: WordShard) -> Tally:
     return Tally(count_slots(marks, pairs, shard, theta), scores.sum())
 
 
-def viterbi_counts(parameters: Multinomials, corpus: WordCorpus) -> Tally:
+_best_tally = jax.jit(_tally_best)
+
+
+def viterbi_counts(
+    parameters: Multinomials, corpus: WordCorpus, *, mesh: Mesh | None = None
+) -> Tally:
     r"""Counts of the events of each sequence's best labelling: the E-step of hard EM.
 
     Args:
-        parameters, corpus: as in `expected_counts`; labels that are known are kept.
+        parameters, corpus, mesh: as in `expected_counts`; labels that are known are kept.
 
     Returns:
         ``.counts``, and as ``.log_likelihood`` that of words and best labels together,
@@ -188,10 +209,14 @@ def viterbi_counts(parameters: Multinomials, corpus: WordCorpus) -> Tally:
         [[1.0, 0.0], [0.0, 2.0]]
     """
     check_fits(parameters, corpus)
+    if mesh is not None:
+        return sum_on_mesh(parameters, corpus, _tally_best, mesh)
     return _over_shards(lambda shard: _best_tally(parameters, shard), parameters, corpus)
 
 
-def known_counts(corpus: WordCorpus, num_labels: int, dtype=None) -> Multinomials:
+def known_counts(
+    corpus: WordCorpus, num_labels: int, dtype=None, *, mesh: Mesh | None = None
+) -> Multinomials:
     """Counts of the events that are known for sure, all of them where every label is.
 
     An event counts when every label in it is known: a first label, a pair, a label with its word.
@@ -200,6 +225,7 @@ def known_counts(corpus: WordCorpus, num_labels: int, dtype=None) -> Multinomial
         corpus: of `word_corpus`.
         num_labels: s.
         dtype: of the counts; JAX's default float if None.
+        mesh: where it spans several processes, counts are summed over all of them.
 
     Cost: O(N + v s) on the host.
 
@@ -222,6 +248,8 @@ def known_counts(corpus: WordCorpus, num_labels: int, dtype=None) -> Multinomial
     transition = np.bincount((labels[:-1] * s + labels[1:])[pair], minlength=s * s)
     emission = np.bincount((corpus.words.astype(np.int64) * s + labels)[known], minlength=v * s)
     dtype = jnp.result_type(float) if dtype is None else dtype
+    peers = peers_of(mesh)
+    initial, transition, emission = (peers.sum(a) for a in (initial, transition, emission))
     arrays = (initial, transition.reshape(s, s), emission.reshape(v, s))
     return Multinomials(*(jnp.asarray(array, dtype) for array in arrays))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from jax.sharding import Mesh
+
 from jaxseq.learn._counts import known_counts
 from jaxseq.learn._em_corpus import WordCorpus
 from jaxseq.learn._em_operator import EMOperator, Evaluation, Smoothing
@@ -123,6 +125,7 @@ def estimate_hmm(
     smoothing: Smoothing = Smoothing(),  # noqa: B008 - an immutable tuple
     unknown: int | None = None,
     dtype=None,
+    mesh: Mesh | None = None,
 ) -> HMM:
     r"""Relative frequencies with add-ε smoothing.
 
@@ -138,6 +141,7 @@ def estimate_hmm(
         smoothing: ε, of each family.
         unknown: the model's unknown word.
         dtype: of the probabilities; JAX's default float if None.
+        mesh: devices to share the sequences out to, as in `EMOperator`.
 
     Raises:
         ValueError: for a corpus without a token; or without smoothing, when what is known rules
@@ -154,8 +158,8 @@ def estimate_hmm(
     References:
         Haffari & Sarkar 2008, section 5.
     """
-    operator = EMOperator(labelled, None, balance=0.0, smoothing=smoothing)
-    known = known_counts(labelled, num_labels, dtype)
+    operator = EMOperator(labelled, None, balance=0.0, smoothing=smoothing, mesh=mesh)
+    known = known_counts(labelled, num_labels, dtype, mesh=mesh)
     start = Multinomials(*(family + amount for family, amount in zip(known, smoothing)))
     model = HMM(*start, unknown=unknown)
-    return model if labelled.is_labelled else em(model, operator).model
+    return model if operator.all_known else em(model, operator).model

@@ -10,6 +10,7 @@ from functools import cached_property
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike, Bool, Int
 
 from jaxseq.learn._corpus import UNKNOWN, lay_out
@@ -82,6 +83,22 @@ class WordCorpus:
     def owners(self) -> list[np.ndarray]:
         """For each shard, which sequences of the corpus its segments are."""
         return self._placed[1]
+
+    @cached_property
+    def _on_meshes(self) -> dict[Mesh, WordShard]:
+        return {}
+
+    def on(self, mesh: Mesh) -> WordShard:
+        """The shards on the devices of a mesh of `jaxseq.scale.make_mesh`, placed once.
+
+        Where the mesh spans several processes, this corpus is the part of this one, which may be
+        empty.
+        """
+        from jaxseq.learn._mesh_counts import place_words
+
+        if mesh not in self._on_meshes:
+            self._on_meshes[mesh] = place_words(self, mesh)
+        return self._on_meshes[mesh]
 
 
 def word_corpus(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from jaxseq.learn._counts import (
     FAMILIES,
@@ -27,6 +28,7 @@ from jaxseq.learn._counts import (
 )
 from jaxseq.learn._em_corpus import WordCorpus
 from jaxseq.learn._em_lattice import Tally
+from jaxseq.learn._mesh_counts import peers_of
 from jaxseq.models._hmm import Multinomials
 
 
@@ -97,6 +99,8 @@ class EMOperator:
         weights: λ ↦ (g₁, g₂).
         frozen: names of the families that keep their values.
         hard: Viterbi counts.
+        mesh: devices to share the sequences out to, as in `expected_counts`. Where it spans several
+            processes, the corpora are the parts of this one, and all do the same together.
 
     Raises:
         ValueError: when a side without sequences has weight, or nothing fits.
@@ -122,6 +126,7 @@ class EMOperator:
     weights: Callable[[float], tuple[float, float]] = linear_weights
     frozen: tuple[str, ...] = ()
     hard: bool = False
+    mesh: Mesh | None = None
 
     def __post_init__(self):
         check_families("frozen", self.frozen)
@@ -141,14 +146,21 @@ class EMOperator:
                     f"{weight}, got none"
                 )
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, int]:
-        """|L| and |U|."""
-        known, unknown = (
+        """|L| and |U|, of all processes together."""
+        own = [
             0 if corpus is None else corpus.num_sequences
             for corpus in (self.labelled, self.unlabelled)
-        )
+        ]
+        known, unknown = (sum(numbers) for numbers in zip(*peers_of(self.mesh).exchange(own)))
         return known, unknown
+
+    @cached_property
+    def all_known(self) -> bool:
+        """Whether every label of L is known, in all processes."""
+        own = self.labelled is None or self.labelled.is_labelled
+        return all(peers_of(self.mesh).exchange(own))
 
     @cached_property
     def shares(self) -> tuple[float, float]:
@@ -177,6 +189,11 @@ class EMOperator:
 
     def check_possible(self, parameters: Multinomials) -> None:
         """Refuse a model under which a sequence that has to be explained is impossible."""
+        peers = peers_of(self.mesh)
+        with peers.guard():
+            self._check_own(parameters)
+
+    def _check_own(self, parameters: Multinomials) -> None:
         for name, weight in zip(("labelled", "unlabelled"), self.shares):
             corpus: WordCorpus | None = getattr(self, name)
             if corpus is None or weight == 0:
@@ -193,12 +210,13 @@ class EMOperator:
                 )
 
     def _count(self, parameters: Multinomials, corpus: WordCorpus) -> Tally:
-        return (viterbi_counts if self.hard else expected_counts)(parameters, corpus)
+        count = viterbi_counts if self.hard else expected_counts
+        return count(parameters, corpus, mesh=self.mesh)
 
     @cached_property
     def _known(self) -> Multinomials:
         assert self.labelled is not None
-        return known_counts(self.labelled, self.labelled.num_labels or 0)
+        return known_counts(self.labelled, self.labelled.num_labels or 0, mesh=self.mesh)
 
     def _count_labelled(self, parameters: Multinomials) -> tuple[Multinomials, float]:
         """Smoothed counts, and the log-posterior up to a constant."""
@@ -209,7 +227,7 @@ class EMOperator:
             *(jnp.full_like(family, amount) for family, amount in zip(theta, self.smoothing))
         )
         check_fits(theta, self.labelled)
-        if self.labelled.is_labelled:
+        if self.all_known:
             smoothed = _add(epsilon, self._known, 1.0)
             return smoothed, _log_score(smoothed, theta, moving)
         counts, log_likelihood = self._count(parameters, self.labelled)

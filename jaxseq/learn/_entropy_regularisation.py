@@ -11,9 +11,12 @@ work spread over cores and its tables kept from call to call, which is what `CRF
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
+from jax import lax
+from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
 from jaxseq.batch import _core as lattices
@@ -21,8 +24,11 @@ from jaxseq.learn._corpus import Shard
 from jaxseq.learn._entropy_derivations import EntropyGradient
 from jaxseq.learn._lattices import entropy_gradient as entropy_by_scores
 from jaxseq.learn._lattices import score_gradient, sequence_weights
+from jaxseq.learn._mesh_objective import MeshObjective, on_devices, own
+from jaxseq.learn._mesh_shards import place_shards
 from jaxseq.learn._objective import finish, node_scores, sum_parts, weight_gradient
 from jaxseq.learn._parameters import Legal, Parameters, Spread, mask_forbidden
+from jaxseq.scale._mesh import BY_DATA, DATA, EVERYWHERE, check_mesh, off_mesh, place
 
 Scalar = float | Float[Array, ""]
 """A number, or what `jax.jit`, `jax.grad` and `jax.vmap` put in its place."""
@@ -37,6 +43,7 @@ def entropy_regularised_loss(
     l2: Scalar = 0.0,
     entropy_weight: Scalar = 0.0,
     legal: Legal | None = None,
+    mesh: Mesh | None = None,
 ) -> Float[Array, ""]:
     r"""Negative log-likelihood of labelled shards + l2/2 ‖θ‖² + γ · entropy of unlabelled ones.
 
@@ -51,6 +58,9 @@ def entropy_regularised_loss(
         l2: λ.
         entropy_weight: γ.
         legal: transitions that may be used, or None for all.
+        mesh: devices to share the sentences out to, of `jaxseq.scale.make_mesh`; sums are
+            all-reduced along its axis ``"data"``. Where it spans several processes, the shards are
+            those of this one, and all call this together.
 
     Cost: O(n s²) time a sentence.
 
@@ -71,16 +81,49 @@ def entropy_regularised_loss(
     References:
         Jiao et al. 2006, equation 3; Grandvalet & Bengio 2004.
     """
-    table = _table(parameters, spread)
-    edges, start, stop = mask_forbidden(parameters, legal)
     squares = [jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(parameters)]
-    total = l2 / 2 * jnp.stack(squares).sum()
+    penalty = l2 / 2 * jnp.stack(squares).sum()
     for shard in (*labelled, *unlabelled):
         if shard.edge_ids is not None:
             raise ValueError(
                 "shards: expected none with attributes of pairs of tokens, got one; "
                 "entropy_regularised_gradient takes them"
             )
+    if mesh is None:
+        terms = _sum_terms(parameters, labelled, unlabelled, spread, entropy_weight, legal)
+        return penalty + terms
+    mesh, sizes = check_mesh(mesh), (spread.attributes, spread.labels)
+    placed = [place_shards(shards, mesh, *sizes) for shards in (labelled, unlabelled)]
+    weight = jnp.asarray(entropy_weight, parameters.weights.dtype)
+    point, spread, legal = place((parameters, spread, legal), mesh)
+    return penalty + _sum_on_mesh(point, *placed, spread, weight, legal, mesh)
+
+
+@partial(jax.jit, static_argnames="mesh")
+def _sum_on_mesh(parameters, labelled, unlabelled, spread, weight, legal, mesh: Mesh) -> Array:
+    """`_sum_terms` of the shards of all devices."""
+
+    def on_device(parameters, labelled, unlabelled, spread, weight, legal):
+        shards = [own(labelled)], [own(unlabelled)]
+        return lax.psum(_sum_terms(parameters, *shards, spread, weight, legal), DATA)
+
+    specs = (EVERYWHERE, BY_DATA, BY_DATA, EVERYWHERE, EVERYWHERE, EVERYWHERE)
+    run = on_devices(on_device, mesh, specs, EVERYWHERE)
+    return run(parameters, labelled, unlabelled, spread, weight, legal)
+
+
+def _sum_terms(
+    parameters: Parameters,
+    labelled: Sequence[Shard],
+    unlabelled: Sequence[Shard],
+    spread: Spread,
+    entropy_weight: Scalar,
+    legal: Legal | None,
+) -> Array:
+    """The objective without its penalty."""
+    table = _table(parameters, spread)
+    edges, start, stop = mask_forbidden(parameters, legal)
+    total = jnp.zeros((), table.dtype)
     for shard in labelled:
         nodes = node_scores(table, start, stop, shard, spread.labels)
         where = (shard.segments, shard.num_sequences, "auto")
@@ -107,11 +150,12 @@ def entropy_regularised_gradient(
     entropy_weight: Scalar = 0.0,
     legal: Legal | None = None,
     entropy_gradient: EntropyGradient = "mann",
+    mesh: Mesh | None = None,
 ) -> tuple[Float[Array, ""], Parameters]:
     r"""Value and gradient of `entropy_regularised_loss`, by hand-derived formulas throughout.
 
     Args:
-        parameters, labelled, unlabelled, spread, l2, entropy_weight, legal: see there.
+        parameters, labelled, unlabelled, spread, l2, entropy_weight, legal, mesh: see there.
         entropy_gradient: ``"mann"`` in O(n s²), ``"jiao"`` in O(n² s³), or ``"autodiff"``.
 
     Returns:
@@ -136,6 +180,11 @@ def entropy_regularised_gradient(
         Mann & McCallum 2007; Jiao et al. 2006, equation 5. Certified against enumeration,
         ``jax.grad`` of `entropy_regularised_loss` and central differences in the tests.
     """
+    if mesh is not None:
+        parts = (labelled, spread, l2, legal, unlabelled, entropy_weight, entropy_gradient)
+        on_mesh = MeshObjective(*parts, mesh=mesh)
+        value, gradient = on_mesh(parameters)
+        return off_mesh(value), on_mesh.collect_parameters(gradient)
     table = _table(parameters, spread)
     edges, start, stop = mask_forbidden(parameters, legal)
     by_table = jnp.zeros(spread.shape, table.dtype)

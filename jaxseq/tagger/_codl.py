@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from jax.sharding import Mesh
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -134,13 +135,20 @@ class CoDL(BaseEstimator):
     # ------------------------------------------------------------------------------ training
 
     def fit(
-        self, X: Iterable[Any], y: Sequence[Sequence[Label]], *, unlabelled: Iterable[Any]
+        self,
+        X: Iterable[Any],
+        y: Sequence[Sequence[Label]],
+        *,
+        unlabelled: Iterable[Any],
+        mesh: Mesh | None = None,
     ) -> CoDL:
         """Train.
 
         Args:
             X, y: sentences and labels, as for the estimator.
             unlabelled: more sentences, at least one with a token.
+            mesh: devices to share them out to while they are labelled under the constraints, of
+                `jaxseq.scale.make_mesh`; those of this process take part.
 
         Returns:
             Itself. After Ctrl-C it holds the tagger of the last complete cycle.
@@ -159,7 +167,7 @@ class CoDL(BaseEstimator):
             self.estimator, X, y, others, None if self.pool else float(self.keep)
         )
         self.constraints_ = bound_to(learner.classes, self.constraints, self.penalty, self.scheme)
-        labeller = self._labeller(others)
+        labeller = self._labeller(others, mesh)
         notes = Notes(self.checkpoint, (self._about(), X, y, others))
         kept = notes.load()
         self.tagger_, self.history_ = learner.supervised(), []
@@ -212,7 +220,7 @@ class CoDL(BaseEstimator):
         self.tagger_, self.history_ = tagger, kept["history"]
         return past
 
-    def _labeller(self, others: list[Any]) -> Labeller:
+    def _labeller(self, others: list[Any], mesh: Mesh | None = None) -> Labeller:
         return Labeller(
             others,
             self.constraints_,
@@ -221,6 +229,7 @@ class CoDL(BaseEstimator):
             self.width,
             self.weights,
             float(self.temperature),
+            mesh,
         )
 
     def _about(self) -> Any:

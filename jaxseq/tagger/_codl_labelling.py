@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from jaxseq.constraints import Constraints, bind_constraints, corpus_violations
 from jaxseq.learn._codl import labelling_weights
@@ -71,6 +72,7 @@ class Labeller:
         sentences: unlabelled ones. constraints: bound to the labels.
         learn_with: whether they are respected; if not, they are only told of.
         k: labellings a sentence. width: of the beam. how, temperature: of `labelling_weights`.
+        mesh: devices to search on.
     """
 
     def __init__(
@@ -82,7 +84,9 @@ class Labeller:
         width: int | None,
         how: Any,
         temperature: float,
+        mesh: Mesh | None = None,
     ):
+        self._mesh = mesh
         self._sentences, self._constraints, self._k, self._width = sentences, constraints, k, width
         self._how, self._temperature = how, temperature
         self._x = constraints.observe_all(sentences)
@@ -95,7 +99,7 @@ class Labeller:
         scored = tagger._scored(self._sentences)
         self._lengths = scored.features.lengths
         x = self._x[: len(self._used)]
-        found = search_scored(scored, self._used, self._k, self._width, x)
+        found = search_scored(scored, self._used, self._k, self._width, x, self._mesh)
         return self._weighted(found.labels, np.asarray(found.scores), found.hard[:, 0])
 
     def _weighted(self, labels: np.ndarray, scores: np.ndarray, hard: np.ndarray) -> Labelling:

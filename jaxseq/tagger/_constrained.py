@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from jaxseq.chain import Chain, log_partition
 from jaxseq.constraints import Constraints, CorpusLabellings, bind_constraints, search_corpus
@@ -98,6 +99,7 @@ def search_scored(
     k: int,
     width: int | None = None,
     x: tuple[Any, ...] | None = None,
+    mesh: Mesh | None = None,
 ) -> CorpusLabellings:
     """The k best labellings of each sentence by the model's scores less the penalties.
 
@@ -109,6 +111,7 @@ def search_scored(
             that the result is that without them to the bit.
         k: labellings wanted. width: of the beam; None for 50, or k if that is more.
         x: of `Constraints.observe_all`, where it is there already.
+        mesh: devices to search on.
     """
     model, features = scored.model, scored.features
     wanted, kept = without_free(constraints)
@@ -121,14 +124,16 @@ def search_scored(
         return CorpusLabellings(np.zeros((0, k), np.int32), nothing, np.zeros(shape, int), True)
     nodes = flat_nodes(model, features)
     if model.edge_weights is None or features.edge_ids is None:
-        found = search_corpus(nodes, model.transitions, lengths, wanted, seen, k, width)
+        found = search_corpus(nodes, model.transitions, lengths, wanted, seen, k, width, mesh=mesh)
         return _least_violation(found, lengths)
     found = []
     for group in _groups(lengths, MOST_NUMBERS // model.num_labels**2):
         tokens = slice(int(lengths[: group.start].sum()), int(lengths[: group.stop].sum()))
         edges = flat_edges(model, features.edge_ids[tokens])
         here = tuple(_rows(part, tokens) for part in seen)
-        part = search_corpus(nodes[tokens], edges, lengths[group], wanted, here, k, width)
+        part = search_corpus(
+            nodes[tokens], edges, lengths[group], wanted, here, k, width, mesh=mesh
+        )
         found.append(part)
     labels, scores, hard = (np.concatenate(arrays) for arrays in list(zip(*found))[:3])
     together = CorpusLabellings(labels, scores, hard, all(part.exact for part in found))
@@ -177,9 +182,11 @@ def flat_edges(model: CRF, edge_ids: np.ndarray) -> np.ndarray:
     return scores
 
 
-def best_under(scored: Scored, constraints: Constraints, width: int | None) -> np.ndarray:
+def best_under(
+    scored: Scored, constraints: Constraints, width: int | None, mesh: Mesh | None = None
+) -> np.ndarray:
     """Labels [N] of the best labellings, −1 where there is none; warns of what cannot be met."""
-    found = search_scored(scored, constraints, 1, width)
+    found = search_scored(scored, constraints, 1, width, mesh=mesh)
     warn_unmet(found.hard[:, 0])
     return found.labels[:, 0]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import equinox as eqx
@@ -28,13 +28,17 @@ from jaxseq.learn._corpus import (
 )
 from jaxseq.learn._interrupts import interrupts_deferred
 from jaxseq.learn._lbfgs import Outcome
+from jaxseq.learn._mesh_counts import peers_of
+from jaxseq.learn._mesh_objective import MeshObjective
 from jaxseq.learn._objective import Objective
 from jaxseq.learn._parameters import Parameters, Spread
 from jaxseq.learn._progress import progress_bar
 from jaxseq.learn._stochastic import Algorithm, StochasticSettings
+from jaxseq.scale._mesh import own_rows
 from jaxseq.tagger._plan import EntropyTerm, Plan
 from jaxseq.tagger._problem import Problem
 from jaxseq.tagger._resume import Before, Keeper, fingerprint
+from jaxseq.tagger._shared_fingerprint import shared_fingerprint
 
 
 @dataclass(frozen=True)
@@ -75,10 +79,29 @@ def search(
     zeros = spread.zeros(problem.edge_attributes, plan.dtype)
     warm = start is not None
     begin = zeros if start is None else _as_type(start, plan.dtype)
-    steps = plan.epochs * _most_batches(problem, plan)
-    keeper = Keeper(plan.checkpoint, fingerprint(problem, plan, begin, term, warm, steps))
+    keeper = _keeper(problem, plan, begin, term, warm)
     run = _search_all_at_once if plan.algorithm == "lbfgs" else _search_by_batches
     return run(problem, plan, begin, spread, term, warm, keeper)
+
+
+def _keeper(
+    problem: Problem, plan: Plan, begin: Parameters, term: EntropyTerm, warm: bool
+) -> Keeper:
+    """Where states are kept, under a name that says which search they are of."""
+    if plan.checkpoint is None:
+        return Keeper(None, "")
+    if plan.mesh is not None:
+        about = shared_fingerprint(problem, plan, begin, term, warm)
+        return Keeper(plan.checkpoint, about, peers=peers_of(plan.mesh))
+    steps = plan.epochs * _most_batches(problem, plan)
+    about = fingerprint(problem, plan, begin, term, warm, steps)
+    if plan.algorithm != "lbfgs":
+        return Keeper(plan.checkpoint, about)
+
+    def on_a_mesh() -> str:
+        return shared_fingerprint(problem, plan, begin, term, warm)
+
+    return Keeper(plan.checkpoint, about, on_a_mesh)
 
 
 def _as_type(parameters: Parameters, dtype: str) -> Parameters:
@@ -107,17 +130,13 @@ def _search_all_at_once(
     warm: bool,
     keeper: Keeper,
 ) -> Fitted:
-    labelled = _labelled_maker(problem, lay_out(problem.features.lengths, plan.cores)).all()
-    supervised = Objective(labelled, spread, plan.l2, problem.legal)
-    whole = supervised
-    if problem.unlabelled is not None:
-        rest = _unlabelled_maker(problem, plan.cores, term).all()
-        whole = Objective(
-            labelled, spread, plan.l2, problem.legal, rest, 0.0, entropy_gradient=term.gradient
-        )
+    supervised, whole = _objectives(problem, plan, spread, term)
+    if isinstance(supervised, MeshObjective):
+        start = supervised.place_parameters(start)
     stages = _stages(problem, plan, term, warm)
     found = None
-    with _bar(plan, sum(stage.iterations for stage in stages)) as watching:
+    total = sum(stage.iterations for stage in stages)
+    with _bar(plan, total) as watching:
         for number in range(keeper.stage(len(stages)), len(stages)):
             weight, iterations = stages[number]
             objective = supervised if weight is None else whole
@@ -127,7 +146,29 @@ def _search_all_at_once(
             if found.outcome is Outcome.INTERRUPTED:
                 break
     assert found is not None
+    if isinstance(supervised, MeshObjective):
+        found = replace(found, parameters=supervised.collect_parameters(found.parameters))
     return found
+
+
+def _objectives(
+    problem: Problem, plan: Plan, spread: Spread, term: EntropyTerm
+) -> tuple[Objective, Objective] | tuple[MeshObjective, MeshObjective]:
+    """Of the labelled sentences, and of all; the same where there are no others."""
+    shards = plan.cores if plan.mesh is None else len(own_rows(plan.mesh))
+    labelled = _labelled_maker(problem, lay_out(problem.features.lengths, shards)).all()
+    rest = None
+    if problem.unlabelled is not None:
+        rest = _unlabelled_maker(problem, shards, term).all()
+    settings = (spread, plan.l2, problem.legal)
+    if plan.mesh is not None:
+        on_mesh = MeshObjective(labelled, *settings, mesh=plan.mesh)
+        return on_mesh, on_mesh if rest is None else on_mesh.with_unlabelled(rest, term.gradient)
+    supervised = Objective(labelled, *settings)
+    if rest is None:
+        return supervised, supervised
+    whole = Objective(labelled, *settings, rest, 0.0, entropy_gradient=term.gradient)
+    return supervised, whole
 
 
 class _Part(NamedTuple):
@@ -140,7 +181,7 @@ class _Part(NamedTuple):
 
 def _descend_in(
     part: _Part,
-    objective: Objective,
+    objective: Objective | MeshObjective,
     start: Parameters | Fitted,
     plan: Plan,
     keeper: Keeper,
@@ -329,8 +370,10 @@ class _Watching(NamedTuple):
 
 @contextmanager
 def _bar(plan: Plan, total: int) -> Iterator[_Watching]:
+    peers = peers_of(plan.mesh)
     with progress_bar("training", total, plan.progress) as tick, interrupts_deferred() as pressed:
-        yield _Watching(tick, pressed)
+        # If one process stops, all do: none can go on without the others.
+        yield _Watching(tick, lambda: any(peers.exchange(bool(pressed()))))
 
 
 def _labelled_maker(problem: Problem, layout: Layout) -> ShardMaker:

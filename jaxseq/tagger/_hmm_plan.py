@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
+from jax.sharding import Mesh
 
 from jaxseq.learn._counts import FAMILIES, check_families
 from jaxseq.learn._em_operator import Smoothing
+from jaxseq.scale._mesh import check_mesh, spans_processes
 from jaxseq.tagger._checks import check_number
 
 if TYPE_CHECKING:
@@ -45,15 +47,21 @@ class HMMPlan:
     checkpoint_every: int
     classes: tuple[str, ...] | None
     dtype: str
+    mesh: Mesh | None = None
 
 
-def hmm_plan_of(tagger: HMMTagger) -> HMMPlan:
+def hmm_plan_of(tagger: HMMTagger, mesh: Mesh | None = None) -> HMMPlan:
     """How to train, by the estimator's parameters; ValueError on one that makes no sense."""
     check_hmm_settings(tagger)
     if jax.dtypes.canonicalize_dtype(tagger.dtype) != tagger.dtype:
         raise ValueError(
             "dtype: expected JAX to have 64-bit numbers switched on (jax_enable_x64) for float64, "
             "got them switched off"
+        )
+    if mesh is not None and spans_processes(mesh := check_mesh(mesh)):
+        raise ValueError(
+            "mesh: expected devices of this process alone, got those of several processes; "
+            "EMOperator takes them"
         )
     return HMMPlan(
         column=tagger.column,
@@ -73,6 +81,7 @@ def hmm_plan_of(tagger: HMMTagger) -> HMMPlan:
         checkpoint_every=int(tagger.checkpoint_every),
         classes=None if tagger.classes is None else tuple(tagger.classes),
         dtype=tagger.dtype,
+        mesh=mesh,
     )
 
 

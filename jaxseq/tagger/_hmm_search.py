@@ -87,7 +87,7 @@ def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFit
 def _stages(data: HMMData, plan: HMMPlan, begun: bool) -> list[_Stage]:
     found = []
     if not begun and not data.labelled.is_labelled:
-        first = EMOperator(data.labelled, None, 0.0, plan.smoothing, hard=plan.hard)
+        first = EMOperator(data.labelled, None, 0.0, plan.smoothing, hard=plan.hard, mesh=plan.mesh)
         found.append(_Stage(first, {"X": data.labelled}))
     if data.unlabelled is not None:
         operator = EMOperator(
@@ -97,6 +97,7 @@ def _stages(data: HMMData, plan: HMMPlan, begun: bool) -> list[_Stage]:
             plan.smoothing,
             frozen=plan.frozen,
             hard=plan.hard,
+            mesh=plan.mesh,
         )
         found.append(_Stage(operator, {"X": data.labelled, "unlabelled": data.unlabelled}))
     return found

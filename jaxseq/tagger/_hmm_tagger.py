@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from jax.sharding import Mesh
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -137,6 +138,7 @@ class HMMTagger(BaseEstimator):
         y: Sequence[Sequence[Label]],
         *,
         unlabelled: Iterable[Any] | None = None,
+        mesh: Mesh | None = None,
     ) -> HMMTagger:
         """Train.
 
@@ -146,6 +148,8 @@ class HMMTagger(BaseEstimator):
             y: for every sentence its labels; one may be a set of possible labels, or None. The
                 supervised model is then that of EM on what is known.
             unlabelled: more sentences, of which no labels are known.
+            mesh: devices of this process to share the sentences out to in EM, in place of `cores`;
+                of `jaxseq.scale.make_mesh`.
 
         Returns:
             The tagger itself. After Ctrl-C it holds the model of the iteration that was then under
@@ -156,7 +160,7 @@ class HMMTagger(BaseEstimator):
                 smoothing is 0, for a sentence that the supervised model holds impossible: EM could
                 learn nothing from it.
         """
-        plan = hmm_plan_of(self)
+        plan = hmm_plan_of(self, mesh)
         began = time.perf_counter()
         data = read_hmm_data(X, y, None if plan.weight == 0 else unlabelled, plan)
         seconds = {"features": time.perf_counter() - began}
@@ -189,7 +193,12 @@ class HMMTagger(BaseEstimator):
         return Scored(*self._conditional(sentences), sentences)
 
     def predict(
-        self, X: Iterable[Any], *, constraints: Any = None, width: int | None = None
+        self,
+        X: Iterable[Any],
+        *,
+        constraints: Any = None,
+        width: int | None = None,
+        mesh: Mesh | None = None,
     ) -> list[list[str]]:
         """Labels of each sentence: the best labelling, or each token's best label (`decoding`).
 
@@ -199,6 +208,8 @@ class HMMTagger(BaseEstimator):
                 `Constraints` for `classes_`: the best labelling is then that of the highest
                 log P(x, y) less its penalties, whatever `decoding` is. None for none.
             width: of the beam that searches under constraints with many states; None for 50.
+            mesh: devices to share the sentences out to, of `jaxseq.scale.make_mesh`; those of this
+                process alone take part.
 
         Raises:
             ValueError: for a sentence of probability 0, which there is only without smoothing;
@@ -216,13 +227,13 @@ class HMMTagger(BaseEstimator):
         model, features, _ = scored
         bound = costly(self.classes_.tolist(), constraints)
         if bound is not None:
-            best = best_under(scored, bound, width)
+            best = best_under(scored, bound, width, mesh)
             _check_possible(best >= 0, features.lengths)
         elif self.decoding == "viterbi":
-            best = _lattices.best_labels(model, features)
+            best = _lattices.best_labels(model, features, mesh)
             _check_possible(best >= 0, features.lengths)
         else:
-            found = _lattices.node_marginals(model, features)
+            found = _lattices.node_marginals(model, features, mesh)
             _check_possible(found.sum(1) > 0, features.lengths)
             best = found.argmax(1)
         return split_by_sentence(self.classes_[best].tolist(), features.lengths)

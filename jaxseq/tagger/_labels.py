@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxseq.learn._corpus import UNKNOWN, EncodedLabels
 from jaxseq.learn._parameters import Legal
+from jaxseq.tagger._together import Together
 from jaxseq.text import legal_transitions
 
 Label: TypeAlias = str | Set[str] | None
@@ -34,17 +35,20 @@ def check_labels(y: Sequence[Sequence[Label]], lengths: np.ndarray) -> list[Labe
     return flat
 
 
-def find_classes(flat: list[Label], lengths: np.ndarray) -> list[str]:
-    """Every label that occurs, sorted."""
+def find_classes(
+    flat: list[Label], lengths: np.ndarray, together: Together | None = None
+) -> list[str]:
+    """Every label that occurs, sorted; with several processes, in any of them."""
     found: set[str] = set()
     for position, label in enumerate(flat):
         if isinstance(label, str):
             found.add(str(label))  # a NumPy string becomes a plain one
         elif label is not None:
             found |= _check_set(label, position, lengths)
-    if not found:
+    classes = sorted(found) if together is None else together.union(found)
+    if not classes:
         raise ValueError("y: expected at least one token with a label, got none")
-    return sorted(found)
+    return classes
 
 
 def _place(position: int, lengths: np.ndarray) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array
 
 from jaxseq.batch import PackedBatch, batch_marginals, batch_viterbi, map_on_cores
@@ -17,6 +18,7 @@ from jaxseq.chain import Chain, k_best, log_partition, marginals, viterbi
 from jaxseq.learn._corpus import Layout, Shard, lay_out, make_shards
 from jaxseq.learn._objective import node_scores
 from jaxseq.models._crf import CRF
+from jaxseq.tagger._mesh_lattices import on_mesh, own_places
 from jaxseq.text import TokenFeatures
 
 ROWS = (1, 16, 256)
@@ -27,19 +29,19 @@ CHUNK = 64
 """Sentences of similar length that are done together, where rows cannot be packed."""
 
 
-def best_labels(model: CRF, features: TokenFeatures) -> np.ndarray:
-    """Viterbi labels [N] of all tokens."""
+def best_labels(model: CRF, features: TokenFeatures, mesh: Mesh | None = None) -> np.ndarray:
+    """Viterbi labels [N] of all tokens; on the devices of a mesh unless pairs have attributes."""
     if _has_pairs(model, features):
         return _joined(each_chain(model, features, _best_path), features.lengths)
-    return _on_shards(model, features, _best_of_rows)[:, 0]
+    return _on_shards(model, features, _best_of_rows, mesh)[:, 0]
 
 
-def node_marginals(model: CRF, features: TokenFeatures) -> np.ndarray:
-    """Probabilities [N, s] of all tokens' labels."""
+def node_marginals(model: CRF, features: TokenFeatures, mesh: Mesh | None = None) -> np.ndarray:
+    """Probabilities [N, s] of all tokens' labels; on a mesh as `best_labels`."""
     if _has_pairs(model, features):
         found = each_chain(model, features, _node_marginals)
         return _joined(found, features.lengths).reshape(-1, model.num_labels)
-    return _on_shards(model, features, _marginals_of_rows)
+    return _on_shards(model, features, _marginals_of_rows, mesh)
 
 
 def k_best_paths(
@@ -73,8 +75,13 @@ def _marginals_of_rows(nodes: Array, edges: Array, segments: Array, num: int) ->
     return batch_marginals(PackedBatch(nodes, edges, segments, num)).nodes
 
 
-def _on_shards(model: CRF, features: TokenFeatures, run: Callable[..., Array]) -> np.ndarray:
+def _on_shards(
+    model: CRF, features: TokenFeatures, run: Callable[..., Array], mesh: Mesh | None
+) -> np.ndarray:
     """Per-slot results of `run`, one row a token; as many shards at a time as there are cores."""
+    if mesh is not None:
+        layout = standard_layout(features.lengths, own_places(mesh))
+        return on_mesh(model, features, layout, run, mesh)
     layout = standard_layout(features.lengths)
     shards = make_shards(layout, features, model.num_attributes)
 
@@ -88,14 +95,16 @@ def _on_shards(model: CRF, features: TokenFeatures, run: Callable[..., Array]) -
     return layout.collect(found)
 
 
-def standard_layout(lengths: np.ndarray) -> Layout:
-    """Packed into shards whose shape is one of few."""
+def standard_layout(lengths: np.ndarray, places: int = 1) -> Layout:
+    """Packed into shards whose shape is one of few, small enough for so many places."""
     longest = int(lengths.max(initial=1))
     width = max(128, 1 << max(longest - 1, 0).bit_length())
     needed = lay_out(lengths, 1, width=width).rows
     most = ROWS[-1] * 128 // width  # a single long sentence must not widen hundreds of rows
     sizes = [size for size in ROWS if size <= max(1, most)]
     rows = next((size for size in sizes if size >= needed), sizes[-1])
+    if places > 1:  # rather several rounds than places without work
+        rows = max(size for size in sizes if size <= max(1, needed // places))
     layout = lay_out(lengths, -(-needed // rows), width=width)
     return dataclasses.replace(layout, rows=rows, sequences=rows * width)
 

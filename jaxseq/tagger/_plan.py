@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from jaxseq.learn._entropy_derivations import BY_ROW, EntropyGradient
 from jaxseq.learn._lbfgs import Settings
 from jaxseq.learn._parameters import WeightSet
+from jaxseq.scale._mesh import check_mesh
 from jaxseq.tagger._checks import check_number
 
 if TYPE_CHECKING:
@@ -37,12 +39,13 @@ class Plan:
     checkpoint: str | os.PathLike[str] | None
     checkpoint_every: int
     dtype: str
+    mesh: Mesh | None = None
 
 
 LEARNING_RATES = {"adamw": 0.05, "sgd": 0.5}
 
 
-def plan_of(tagger: CRFTagger) -> Plan:
+def plan_of(tagger: CRFTagger, mesh: Mesh | None = None) -> Plan:
     """How to search, by the estimator's parameters; ValueError on one that makes no sense."""
     rate = tagger.learning_rate
     if rate is None:
@@ -72,6 +75,10 @@ def plan_of(tagger: CRFTagger) -> Plan:
             "dtype: expected JAX to have 64-bit numbers switched on (jax_enable_x64) for float64, "
             "got them switched off"
         )
+    if mesh is not None:
+        mesh = check_mesh(mesh)
+        if tagger.algorithm != "lbfgs":
+            raise ValueError(f"algorithm: expected 'lbfgs' with a mesh, got {tagger.algorithm!r}")
     settings = Settings(
         max_iterations=int(tagger.max_iterations),
         tolerance=float(tagger.tolerance),
@@ -88,10 +95,11 @@ def plan_of(tagger: CRFTagger) -> Plan:
         learning_rate=float(rate),
         seed=int(tagger.seed),
         cores=int(tagger.cores or os.cpu_count() or 1),
-        progress=tagger.progress,
+        progress=tagger.progress if mesh is None or jax.process_index() == 0 else False,
         checkpoint=tagger.checkpoint,
         checkpoint_every=int(tagger.checkpoint_every),
         dtype=tagger.dtype,
+        mesh=mesh,
     )
 
 

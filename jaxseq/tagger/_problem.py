@@ -10,6 +10,7 @@ import numpy as np
 from jaxseq.learn._corpus import EncodedLabels
 from jaxseq.learn._parameters import Legal, Spread, WeightSet, observed_places
 from jaxseq.models._linear import padded_labels
+from jaxseq.tagger._together import Together
 from jaxseq.text import TokenFeatures
 
 DENSE_FROM = 10
@@ -36,8 +37,19 @@ class Problem:
     unlabelled: TokenFeatures | None = None
 
 
-def make_spread(problem: Problem, weights: WeightSet) -> Spread:
-    """Which weights are learnt."""
+def make_spread(
+    problem: Problem,
+    weights: WeightSet,
+    together: Together | None = None,
+    in_blocks: bool = False,
+) -> Spread:
+    """Which weights are learnt.
+
+    Args:
+        problem: the data; with several processes (`together`), the part of this one.
+        weights: by which rule.
+        in_blocks: whether the whole table is wanted, as it is to be cut.
+    """
     s, gold = len(problem.classes), problem.labels.gold
     learnt = None if problem.transitions else np.zeros((s, s), bool)
     places = groups = None
@@ -45,10 +57,16 @@ def make_spread(problem: Problem, weights: WeightSet) -> Spread:
     if weights in ("observed", "mixed"):
         dense_from = DENSE_FROM if weights == "mixed" else None
         ids, allowed = problem.features.ids, problem.labels.allowed
-        places = observed_places(ids, gold, allowed, problem.attributes, s, dense_from)
+        if together is None or together.is_alone:
+            places = observed_places(ids, gold, allowed, problem.attributes, s, dense_from)
+        else:
+            places = observed_places(ids, gold, allowed, problem.attributes, s)
+            frequent = _frequent_places(ids, problem.attributes, s, dense_from, together)
+            places = together.places(np.union1d(places, frequent))
         if problem.transitions and weights == "observed":
             learnt = _observed_transitions(problem)
-    elif weights == "dense" and padded_labels(s) > DENSE_WASTE * s:
+            learnt = learnt if together is None else together.peers.any(learnt)
+    elif weights == "dense" and padded_labels(s) > DENSE_WASTE * s and not in_blocks:
         places = np.add.outer(np.arange(problem.attributes) * padded_labels(s), np.arange(s))
         places = places.ravel()
     elif weights == "tied":
@@ -63,6 +81,17 @@ def make_spread(problem: Problem, weights: WeightSet) -> Spread:
         num_groups=num_groups,
         transitions=None if learnt is None else jnp.asarray(learnt),
     )
+
+
+def _frequent_places(
+    ids: np.ndarray, attributes: int, labels: int, dense_from: int | None, together: Together
+) -> np.ndarray:
+    """Places of all labels for the attributes that are on enough tokens of all processes."""
+    if dense_from is None:
+        return np.zeros(0, np.int64)
+    counts = together.peers.sum(np.bincount(ids[ids >= 0], minlength=attributes))
+    frequent = np.flatnonzero(counts >= dense_from) * padded_labels(labels)
+    return np.add.outer(frequent, np.arange(labels)).ravel()
 
 
 def _observed_transitions(problem: Problem) -> np.ndarray:

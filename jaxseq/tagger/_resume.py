@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,8 +16,14 @@ import numpy as np
 from jaxseq.learn._checkpoint import load_checkpoint, read_about, save_checkpoint
 from jaxseq.learn._lbfgs import Outcome
 from jaxseq.learn._parameters import Parameters
+from jaxseq.scale._mesh import off_mesh
 from jaxseq.tagger._plan import EntropyTerm, Plan
 from jaxseq.tagger._problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jaxseq.scale import Peers
 
 
 class Before(NamedTuple):
@@ -33,13 +39,29 @@ class Keeper:
     Args:
         path: the file; None keeps nothing.
         about: says which search this is.
+        also: another name of the same search, under which a file may have been kept.
+        peers: with several processes, all of them; the first one writes. All must see the file.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, about: str):
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        about: str,
+        also: Callable[[], str] | None = None,
+        peers: Peers | None = None,
+    ):
         self._path = None if path is None else Path(path)
-        self._about = about
+        self._about, self._writes = about, peers is None or peers.is_first
+        self._on_mesh = peers is not None
         if self._path is not None and self._path.is_dir():
             raise ValueError(f"{path}: expected a file to keep the search in, got a folder")
+        exists = self._path is not None and self._path.exists()
+        if peers is not None and self._path is not None:
+            peers.check_same(f"{path}: is there", exists)
+        if exists and also is not None and self._path is not None:
+            found = read_about(self._path) or ""
+            if not found.startswith(about) and found.startswith(other := also()):
+                self._about = other
 
     def _name(self, stage: int) -> str:
         return f"{self._about} stage {stage}"
@@ -69,10 +91,13 @@ class Keeper:
         """Write a state."""
         if self._path is None:
             return
+        arrays = off_mesh(_arrays_of(state)) if self._on_mesh else _arrays_of(state)
+        if not self._writes:
+            return
         names = ("value", "iteration", "values", "evaluations")
         extra = {name: getattr(state, name) for name in names if hasattr(state, name)}
         extra["before"] = list(before)
-        save_checkpoint(self._path, _arrays_of(state), self._name(stage), extra)
+        save_checkpoint(self._path, arrays, self._name(stage), extra)
 
     def finish(
         self, outcome: Outcome, state: Any | None, stage: int, before: Before, last: bool
@@ -83,7 +108,8 @@ class Keeper:
             return
         goes_on = not last or outcome in (Outcome.INTERRUPTED, Outcome.MAX_ITERATIONS)
         if not goes_on:
-            self._path.unlink(missing_ok=True)
+            if self._writes:
+                self._path.unlink(missing_ok=True)
         elif state is not None:
             self.keep(state, stage, before)
 

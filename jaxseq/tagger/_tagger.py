@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from jax.sharding import Mesh
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,26 +17,15 @@ from jaxseq.learn._entropy_derivations import EntropyGradient
 from jaxseq.learn._parameters import Parameters, Spread, WeightSet
 from jaxseq.models._crf import CRF
 from jaxseq.tagger import _lattices
-from jaxseq.tagger._checks import (
-    check_number,
-    check_possible,
-    check_sentence_weights,
-    check_sentences,
-)
+from jaxseq.tagger._checks import check_number, check_possible, check_sentences
 from jaxseq.tagger._constrained import Scored, best_under, costly, k_best_under
 from jaxseq.tagger._fit import search
-from jaxseq.tagger._labels import (
-    Label,
-    check_labels,
-    check_paths_legal,
-    encode_labels,
-    find_classes,
-    legal_by_scheme,
-)
+from jaxseq.tagger._labels import Label
 from jaxseq.tagger._plan import EntropyTerm, Schedule, plan_of
 from jaxseq.tagger._predictions import split_by_sentence, token_score
-from jaxseq.tagger._problem import Problem, make_spread
-from jaxseq.tagger._unlabelled import Vocabulary, check_unlabelled, read_both
+from jaxseq.tagger._prepare import Data, Settings, prepare
+from jaxseq.tagger._together import Together
+from jaxseq.tagger._unlabelled import Vocabulary, check_unlabelled
 from jaxseq.tagger._warm_start import carry_over
 from jaxseq.text import DictExtractor, FeatureExtractor, TemplateExtractor, Templates, TokenFeatures
 
@@ -153,6 +143,8 @@ class CRFTagger(BaseEstimator):
         vocabulary: Vocabulary = "all",
         sample_weight: Sequence[float] | None = None,
         warm_start_from: CRFTagger | None = None,
+        mesh: Mesh | None = None,
+        sentence_numbers: Sequence[int] | None = None,
     ) -> CRFTagger:
         r"""Train.
 
@@ -184,6 +176,13 @@ class CRFTagger(BaseEstimator):
             warm_start_from: a trained tagger whose weights to begin with, for the attributes and
                 labels that it shares with the new data; with unlabelled sentences, in place of the
                 supervised optimum.
+            mesh: devices to share the sentences out to, of `jaxseq.scale.make_mesh`: its axis
+                ``"data"`` in place of `cores`, and along ``"model"`` (with dense weights) blocks of
+                the weights. For L-BFGS. Where it spans several processes, X, y and `unlabelled` are
+                the part of this one, which may be empty; all call `fit` together, and all get the
+                model, equal to that of one process up to rounding.
+            sentence_numbers: with several processes, the place of each of X in the whole corpus, by
+                which attributes are numbered; None where sentences were dealt out by turns.
 
         Returns:
             The tagger itself. After Ctrl-C it holds the model of the iteration that was then under
@@ -196,36 +195,24 @@ class CRFTagger(BaseEstimator):
             >>> tagger.fit(X, y, unlabelled=[["the", "cat", "barks"]], entropy_weight=0.5)
             CRFTagger(templates=['word[0]', 'word[-1]'])
         """
-        plan, term = plan_of(self), EntropyTerm.of(entropy_weight, entropy_gradient)
+        plan, term = plan_of(self, mesh), EntropyTerm.of(entropy_weight, entropy_gradient)
         began = time.perf_counter()
         if unlabelled is not None:
             unlabelled = check_unlabelled(unlabelled)
-        extractor, features, others = read_both(
-            self._new_extractor, check_sentences(X), None if term.absent else unlabelled, vocabulary
+        others = None if term.absent else unlabelled
+        together = Together.of(plan.mesh, sentence_numbers)
+        transitions = not isinstance(self.templates, Templates) or self.templates.transitions
+        problem, spread, extractor, taken = prepare(
+            Data(X, y, others, vocabulary, sample_weight),
+            Settings(self._new_extractor, self.scheme, transitions),
+            plan,
+            together,
         )
-        seconds = {"features": time.perf_counter() - began}
-        if not len(features.lengths):
-            raise ValueError("X: expected at least one sentence, got none")
-        flat = check_labels(y, features.lengths)
-        classes = find_classes(flat, features.lengths)
-        labels = encode_labels(flat, classes, features.lengths)
-        legal = legal_by_scheme(classes, self.scheme)
-        check_paths_legal(labels, features.lengths, legal, classes)
-        problem = Problem(
-            features=features,
-            labels=labels,
-            classes=classes,
-            attributes=extractor.attribute_count,
-            edge_attributes=extractor.edge_attribute_count,
-            transitions=not isinstance(self.templates, Templates) or self.templates.transitions,
-            legal=legal,
-            sentence_weights=check_sentence_weights(sample_weight, len(features.lengths)),
-            unlabelled=others,
-        )
-        spread = make_spread(problem, plan.weights)
+        classes = problem.classes
+        seconds = {"features": taken}
         start = self._start(warm_start_from, spread, extractor, classes)
         found = search(problem, plan, start, spread, term)
-        self._take(spread.model(found.parameters, legal), classes, extractor)
+        self._take(spread.model(found.parameters, problem.legal), classes, extractor)
         self.loss_, self.outcome_ = found.loss, found.outcome.value
         self.n_iter_, self.n_evaluations_ = found.iterations, found.evaluations
         self.seconds_ = {**seconds, **found.seconds, "all": time.perf_counter() - began}
@@ -270,7 +257,12 @@ class CRFTagger(BaseEstimator):
         return Scored(self.model_, features, sentences)
 
     def predict(
-        self, X: Iterable[Any], *, constraints: Any = None, width: int | None = None
+        self,
+        X: Iterable[Any],
+        *,
+        constraints: Any = None,
+        width: int | None = None,
+        mesh: Mesh | None = None,
     ) -> list[list[str]]:
         """The most probable labelling of each sentence (Viterbi).
 
@@ -280,6 +272,8 @@ class CRFTagger(BaseEstimator):
                 `Constraints` for `classes_`: the best labelling is then that of the highest score
                 less its penalties. None for none.
             width: of the beam that searches under constraints with many states; None for 50.
+            mesh: devices to share the sentences out to, of `jaxseq.scale.make_mesh`; those of this
+                process alone take part.
 
         Raises:
             ValueError: for a sentence that has no legal labelling, as under IOBES one word has
@@ -293,16 +287,19 @@ class CRFTagger(BaseEstimator):
         scored = self._scored(X)
         features, bound = scored.features, costly(self.classes_.tolist(), constraints)
         if bound is None:
-            best = _lattices.best_labels(self.model_, features)
+            best = _lattices.best_labels(self.model_, features, mesh)
         else:
-            best = best_under(scored, bound, width)
+            best = best_under(scored, bound, width, mesh)
         check_possible(best >= 0, features.lengths)
         return split_by_sentence(self.classes_[best].tolist(), features.lengths)
 
-    def predict_proba(self, X: Iterable[Any]) -> list[np.ndarray]:
-        """The probability of each label at each token: [n, labels], columns as in `classes_`."""
+    def predict_proba(self, X: Iterable[Any], *, mesh: Mesh | None = None) -> list[np.ndarray]:
+        """The probability of each label at each token: [n, labels], columns as in `classes_`.
+
+        On the devices of a mesh as `predict`.
+        """
         features = self._features(X)
-        found = _lattices.node_marginals(self.model_, features)
+        found = _lattices.node_marginals(self.model_, features, mesh)
         check_possible(found.sum(1) > 0, features.lengths)
         return split_by_sentence(found, features.lengths)
 

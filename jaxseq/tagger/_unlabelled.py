@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
-from jaxseq.text import FeatureExtractor, TokenFeatures
+from jaxseq.tagger._together import Together
+from jaxseq.text import FeatureExtractor, SharedCorpus, TokenFeatures
 
 Vocabulary = Literal["all", "labelled"]
 
@@ -17,23 +18,36 @@ def read_both(
     X: Iterable[Any],
     unlabelled: Iterable[Any] | None,
     vocabulary: Vocabulary,
+    together: Together | None = None,
 ) -> tuple[FeatureExtractor, TokenFeatures, TokenFeatures | None]:
     """Extractor, features of the labelled sentences, and those of the others.
 
-    The last is None where there is no unlabelled token at all.
+    The last is None where there is no unlabelled token at all. With several processes (`together`)
+    the sentences are those of this one, and the vocabulary that of all.
     """
     check_vocabulary(vocabulary)
-    extractor = new_extractor()
+    extractor, together = new_extractor(), together or Together.alone()
+    labelled = list(X)
     if unlabelled is None:
-        return extractor, extractor.fit_transform(X), None
-    labelled, others = list(X), check_unlabelled(unlabelled)
-    if vocabulary == "labelled" or not others:
-        features = extractor.fit_transform(labelled)
-        found = _blaming_unlabelled(extractor.transform, others, 0) if others else None
+        return extractor, extractor.fit_transform(labelled, together.shared(len(labelled))), None
+    others = check_unlabelled(unlabelled)
+    any_others = together.total(len(others)) > 0
+    if vocabulary == "labelled" or not any_others:
+        shared = together.shared(len(labelled))
+        features = extractor.fit_transform(labelled, shared)
+        found = _blaming_unlabelled(extractor.transform, others, 0) if any_others else None
     else:
-        both = _blaming_unlabelled(extractor.fit_transform, labelled + others, len(labelled))
+        shared = together.shared(len(labelled), len(others))
+        both = _blaming_unlabelled(_fitting(extractor, shared), labelled + others, len(labelled))
         features, found = _split(both, len(labelled))
-    return extractor, features, found if found is not None and found.lengths.sum() else None
+    tokens = 0 if found is None else together.total(int(found.lengths.sum()))
+    return extractor, features, found if tokens else None
+
+
+def _fitting(
+    extractor: FeatureExtractor, shared: SharedCorpus | None
+) -> Callable[[list[Any]], TokenFeatures]:
+    return lambda sentences: extractor.fit_transform(sentences, shared)
 
 
 def check_vocabulary(vocabulary: Any) -> None:

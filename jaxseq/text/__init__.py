@@ -26,6 +26,7 @@ from jaxseq.text._schemes import detect_scheme as detect_scheme
 from jaxseq.text._schemes import legal_transitions as legal_transitions
 from jaxseq.text._schemes import tag_spans as tag_spans
 from jaxseq.text._sentence import Sentence as Sentence
+from jaxseq.text._shared_corpus import SharedCorpus as SharedCorpus
 from jaxseq.text._template import Template as Template
 from jaxseq.text._template_file import read_templates as read_templates
 from jaxseq.text._template_parser import parse_template as parse_template

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxseq.text._shared_corpus import SharedCorpus
 from jaxseq.text._token_features import TokenFeatures
 
 
@@ -28,8 +29,12 @@ class FeatureExtractor(ABC):
     """
 
     @abstractmethod
-    def fit_transform(self, sentences: Iterable[Any]) -> TokenFeatures:
+    def fit_transform(
+        self, sentences: Iterable[Any], shared: SharedCorpus | None = None
+    ) -> TokenFeatures:
         """Learn the vocabulary of the sentences and give their attributes.
+
+        With `shared`, the vocabulary is that of the whole corpus, of which these are a part.
 
         Raises ValueError when the extractor already has a vocabulary.
         """

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxseq.text._extractor import FeatureExtractor, require_fitted, require_unfitted
 from jaxseq.text._extractor_checks import check_cutoff, check_meta, check_names
+from jaxseq.text._shared_corpus import SharedCorpus
 from jaxseq.text._token_features import TokenFeatures
 from jaxseq.text._vocabulary import StringTable
 
@@ -55,13 +56,21 @@ class DictExtractor(FeatureExtractor):
         """Attributes that fewer tokens had were left out."""
         return self._cutoff
 
-    def fit_transform(self, sentences: Iterable[Any]) -> TokenFeatures:
+    def fit_transform(
+        self, sentences: Iterable[Any], shared: SharedCorpus | None = None
+    ) -> TokenFeatures:
         """Learn the vocabulary of the sentences and give their attributes."""
         require_unfitted(self._table is not None)
         items = _Items(sentences)
         table = StringTable()
+        if shared is not None:
+            shared.check(len(items.lengths))
+            table.add(shared.order_strings(*items.first_occurrences()))
         tokens, ids, weights = items.merged(table.add(items.names))
-        kept = np.bincount(ids, minlength=len(table)) >= self._cutoff
+        counts = np.bincount(ids, minlength=len(table))
+        if shared is not None:
+            counts = shared.merge_counts(np.arange(len(table)), counts)[1]
+        kept = counts >= self._cutoff
         numbers = np.where(kept, np.cumsum(kept) - 1, -1)
         self._table = StringTable(
             string for string, keep in zip(table.strings, kept.tolist()) if keep
@@ -137,6 +146,15 @@ class _Items:
             lengths.append(len(counts) - before)
         self.lengths = np.array(lengths, np.int64)
         self._tokens = np.repeat(np.arange(len(counts)), np.array(counts, np.int64))
+
+    def first_occurrences(self) -> tuple[list[str], np.ndarray, np.ndarray]:
+        """The distinct names; of each the sentence where it first occurs, and its place there."""
+        first = {name: place for place, name in reversed(list(enumerate(self.names)))}
+        places = np.fromiter(first.values(), np.int64, len(first))
+        sentence_of_token = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        sentence = sentence_of_token[self._tokens]
+        starts = np.searchsorted(sentence, np.arange(len(self.lengths)))
+        return list(first), sentence[places], places - starts[sentence[places]]
 
     def merged(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Token, attribute and weight of each distinct pair, ascending; −1 left out."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxseq.text._extractor_checks import check_ascending, take_array
+
+if TYPE_CHECKING:
+    from jaxseq.text._shared_corpus import SharedCorpus
 
 # Keys stay below it, so that no product leaves int64.
 LARGEST_KEY = 2**62
@@ -40,7 +43,12 @@ class KeySpace:
 
     @classmethod
     def learn(
-        cls, sizes: Sequence[int], base: np.ndarray, places: Sequence[np.ndarray], cutoff: int
+        cls,
+        sizes: Sequence[int],
+        base: np.ndarray,
+        places: Sequence[np.ndarray],
+        cutoff: int,
+        shared: SharedCorpus | None = None,
     ) -> tuple[KeySpace, np.ndarray]:
         """The space of the tuples present, and the number of each.
 
@@ -49,13 +57,14 @@ class KeySpace:
             base: int64 ``[n]``, 0 where there is a tuple and −1 where there is nothing.
             places: for each place its values, ``[n]``; −1 makes the tuple nothing.
             cutoff: tuples that occur fewer times are left out.
+            shared: where other processes have tuples too, which the space then holds as well.
 
         Returns:
             The space, and numbers int64 ``[n]``, −1 for nothing. O(n log n).
         """
         space = cls(sizes, [], np.zeros(0, np.int64))
-        keys, size = space._fold(base, places, learn=True)
-        space.keys, numbers = _number(keys, size, cutoff)
+        keys, size = space._fold(base, places, learn=True, shared=shared)
+        space.keys, numbers = _number(keys, size, cutoff, shared)
         return space, numbers
 
     def find(self, base: np.ndarray, places: Sequence[np.ndarray]) -> np.ndarray:
@@ -110,14 +119,18 @@ class KeySpace:
         return plan
 
     def _fold(
-        self, base: np.ndarray, places: Sequence[np.ndarray], learn: bool
+        self,
+        base: np.ndarray,
+        places: Sequence[np.ndarray],
+        learn: bool,
+        shared: SharedCorpus | None = None,
     ) -> tuple[np.ndarray, int]:
         """Key of each tuple (−1 for nothing), and the size of their range."""
         keys, reach, done = base, 1, 0
         for place, size in zip(places, self.sizes):
             if reach * size > LARGEST_KEY:
                 if learn:
-                    step, keys = _number(keys, reach, cutoff=1)
+                    step, keys = _number(keys, reach, 1, shared)
                     self.steps.append(step)
                 else:
                     keys = _find(self.steps[done], keys, reach)
@@ -130,9 +143,16 @@ class KeySpace:
         return keys, reach
 
 
-def _number(keys: np.ndarray, size: int, cutoff: int) -> tuple[np.ndarray, np.ndarray]:
+def _number(
+    keys: np.ndarray, size: int, cutoff: int, shared: SharedCorpus | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """The sorted keys that occur ``cutoff`` times or more, and each key's place among them."""
     present = keys >= 0
+    if shared is not None:
+        own = np.unique(keys[present], return_counts=True)
+        together, totals = shared.merge_counts(own[0].astype(np.int64), own[1].astype(np.int64))
+        known = together[totals >= cutoff]
+        return known, _find(known, keys, size)
     everywhere = bool(present.all())
     if size <= DENSE_FACTOR * len(keys):
         distinct = np.arange(size)

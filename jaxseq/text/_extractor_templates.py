@@ -14,6 +14,7 @@ from jaxseq.text._extractor_checks import LARGEST_COUNT, check_cutoff, check_met
 from jaxseq.text._extractor_corpus import read_corpus
 from jaxseq.text._extractor_keys import KeySpace
 from jaxseq.text._extractor_plan import Plan, SpacePlan
+from jaxseq.text._shared_corpus import SharedCorpus
 from jaxseq.text._template import Template
 from jaxseq.text._template_set import Templates
 from jaxseq.text._token_features import TokenFeatures
@@ -67,10 +68,12 @@ class TemplateExtractor(FeatureExtractor):
         """Attributes that occurred fewer times were left out."""
         return self._cutoff
 
-    def fit_transform(self, sentences: Iterable[Any]) -> TokenFeatures:
+    def fit_transform(
+        self, sentences: Iterable[Any], shared: SharedCorpus | None = None
+    ) -> TokenFeatures:
         """Learn the vocabulary of the sentences and give their attributes."""
         require_unfitted(self._fitted)
-        features = self._extract(sentences, learn=True)
+        features = self._extract(sentences, learn=True, shared=shared)
         self._fitted = True
         return features
 
@@ -141,13 +144,21 @@ class TemplateExtractor(FeatureExtractor):
             ("bigram", self._plan.bigram, self._bigram),
         ]
 
-    def _extract(self, sentences: Iterable[Any], learn: bool) -> TokenFeatures:
+    def _extract(
+        self, sentences: Iterable[Any], learn: bool, shared: SharedCorpus | None = None
+    ) -> TokenFeatures:
         columns, lengths = read_corpus(sentences, self._templates.columns)
+        if shared is not None:
+            shared.check(len(lengths))
+            columns = {
+                name: shared.share_column(column, lengths) for name, column in columns.items()
+            }
         cells = Cells(self._plan, columns, lengths, self._tables, learn)
-        ids = self._number(self._plan.unigram, self._unigram, cells, cells.everywhere, learn)
+        plan, how = self._plan, (learn, shared)
+        ids = self._number(plan.unigram, self._unigram, cells, cells.everywhere, *how)
         edge_ids = None
-        if self._plan.bigram:
-            edge_ids = self._number(self._plan.bigram, self._bigram, cells, cells.in_pairs, learn)
+        if plan.bigram:
+            edge_ids = self._number(plan.bigram, self._bigram, cells, cells.in_pairs, *how)
         return TokenFeatures(ids, None, lengths, edge_ids)
 
     def _number(
@@ -157,6 +168,7 @@ class TemplateExtractor(FeatureExtractor):
         cells: Cells,
         base: np.ndarray,
         learn: bool,
+        shared: SharedCorpus | None,
     ) -> np.ndarray:
         """Attributes of one side, ``[N, K]``; ``base`` is 0 at the tokens that can have them."""
         width = sum(len(plan.templates) for plan in plans)
@@ -167,7 +179,7 @@ class TemplateExtractor(FeatureExtractor):
             places = cells.places(plan)
             if learn:
                 sizes = [cells.sizes[table] for table in plan.tables]
-                space, numbers = KeySpace.learn(sizes, present, places, self._cutoff)
+                space, numbers = KeySpace.learn(sizes, present, places, self._cutoff, shared)
                 spaces.append(space)
                 _check_count(spaces)
             else:

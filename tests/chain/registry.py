@@ -68,7 +68,10 @@ class Entry:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        return ("auto", "scaled", "log") if self.takes_method else ("auto",)
+        """Those that may differ; `test_parallel` and `test_blocked` try the ones for long chains
+        where they have code of their own."""
+        differ = self.takes_method and self.function is not library.viterbi
+        return ("auto", "scaled", "log") if differ else ("auto",)
 
     def assert_agrees(self, output: Any, case: Case, tolerance: Tolerance | None = None) -> None:
         """`output` of this function on `case` is what enumeration says."""

@@ -118,6 +118,7 @@ METHODS = {
     "log_partition": lambda f, method: f(_chain(), method=method),
     "marginals": lambda f, method: f(_chain(), method=method),
     "log_prob": lambda f, method: f(_chain(), np.zeros(4, int), method=method),
+    "viterbi": lambda f, method: f(_chain(), method=method),
     "max_marginal": lambda f, method: f(_chain(), method=method),
     "sample": lambda f, method: f(_chain(), key=jax.random.key(0), num=1, method=method),
     "entropy": lambda f, method: f(_chain(), method=method),
@@ -138,6 +139,13 @@ def test_methods(name, method):
     call = METHODS[name]
     words = ["method", "expected", "auto, scaled, log", "got", repr(method)]
     _raises(lambda: call(getattr(jaxseq, name), method), *words)
+
+
+@pytest.mark.parametrize("method", ["parallel", "blocked"])
+def test_methods_for_one_chain_are_not_for_batches(method):
+    batch = jaxseq.PaddedBatch(zeros((2, 3, 2)), zeros((2, 2)))
+    words = ["method", "expected", "auto, scaled, log", "got", method]
+    _raises(lambda: jaxseq.batch_log_partition(batch, method=method), *words)
 
 
 @pytest.mark.parametrize(

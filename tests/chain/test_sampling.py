@@ -10,7 +10,7 @@ from tests.chain.cases import SHARED, enumerate_chain, random_case
 COUNT = 4000
 
 
-def _chi_square(observed: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
+def chi_square(observed: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
     """The statistic over cells of expectation 5 and more (the rest is one cell), and its bound."""
     large = expected >= 5
     observed = np.append(observed[large], observed[~large].sum())
@@ -33,7 +33,7 @@ def test_whole_paths_come_as_often_as_they_are_probable(seed, length, forbid, dt
     observed = np.array([(drawn == path).all(1).sum() for path in table.paths])
     assert observed.sum() == COUNT, "something was drawn that is no labelling"
     assert not observed[table.probabilities == 0].any(), "something illegal was drawn"
-    statistic, bound = _chi_square(observed, COUNT * table.probabilities)
+    statistic, bound = chi_square(observed, COUNT * table.probabilities)
     assert statistic < bound
 
     frequencies = (drawn[:, :, None] == np.arange(3)).mean(0)
@@ -46,7 +46,7 @@ def test_the_bound_would_notice():
     table, other = enumerate_chain(chain), enumerate_chain(random_case(SHARED, 1).chain)
     drawn = np.asarray(sample(chain, key=jax.random.key(0), num=COUNT))
     observed = np.array([(drawn == path).all(1).sum() for path in table.paths])
-    statistic, bound = _chi_square(observed, COUNT * other.probabilities)
+    statistic, bound = chi_square(observed, COUNT * other.probabilities)
     assert statistic > 10 * bound
 
 

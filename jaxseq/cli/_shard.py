@@ -1,0 +1,90 @@
+"""``jaxseq shard``: a labelled corpus of any size as featurised shards, to train from."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from jaxseq.cli._blocks import iter_blocks
+from jaxseq.cli._columns import Names, add_column_options, labelled_columns
+from jaxseq.cli._files import require_file, require_rereadable
+from jaxseq.cli._template_choice import BUILT_IN, choose_templates
+from jaxseq.text import Sentence, iter_conll
+
+
+def add_shard(subparsers: Any) -> None:
+    """Add the parser of ``jaxseq shard``."""
+    parser = subparsers.add_parser(
+        "shard",
+        help="write a corpus that is larger than memory as shards, to train from",
+        description="Compute the features of a labelled corpus of columns part by part, and write "
+        "them to a folder of shards. Each file is read three times, and never held whole.",
+    )
+    add = parser.add_argument
+    add("--train", required=True, nargs="+", metavar="FILE", help="one file or more of columns")
+    add(
+        "--templates",
+        required=True,
+        metavar="T",
+        help=f"a file of templates, jaxseq's or CRF++'s, or one of {', '.join(BUILT_IN)}",
+    )
+    add("--out", required=True, metavar="DIR", help="a folder that is not there yet, or empty")
+    add("--shard-tokens", type=int, metavar="N", help="tokens of a shard (a million)")
+    add("--cutoff", type=int, default=1, metavar="N", help="ignore attributes rarer than this (1)")
+    add_column_options(parser)
+    add("--scheme-to", metavar="IOB2", help="convert the labels to IOB1, IOB2, IOBES or BILOU")
+    add("--json", action="store_true", help="report as one JSON object")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from jaxseq.learn._shard_files import read_index
+    from jaxseq.tagger._shard_writer import SHARD_TOKENS, write_shards
+
+    for path in options.train:
+        require_file(path)
+        require_rereadable(path, "it is read three times")
+    names = _names(options)
+    templates = choose_templates(options.templates, names[:-1], options.train[0])
+    label = str(names[-1])
+
+    def read() -> Iterator[tuple[Sentence, list[str]]]:
+        for path in options.train:
+            found = iter_conll(
+                path, names, delimiter=options.delimiter, scheme_to=options.scheme_to
+            )
+            yield from ((sentence, list(sentence[label])) for sentence in found)
+
+    tokens = SHARD_TOKENS if options.shard_tokens is None else options.shard_tokens
+    folder = write_shards(
+        read, options.out, templates=templates, cutoff=options.cutoff, shard_tokens=tokens
+    )
+    index = read_index(folder)
+    report = {
+        "folder": options.out,
+        "shards": len(index.shards),
+        "sentences": index.sentences,
+        "tokens": index.tokens,
+        "attributes": index.attributes,
+        "labels": len(index.classes),
+        "bytes": sum(shard.bytes for shard in index.shards),
+    }
+    if options.json:
+        print(json.dumps(report))
+    else:
+        print("\n".join(f"{name:<10} {value}" for name, value in report.items()))
+    return 0
+
+
+def _names(options: argparse.Namespace) -> Names:
+    """Names of the columns, which all files must have."""
+    first = options.train[0]
+    if options.columns is not None:
+        return labelled_columns(0, options.columns, first)
+    blocks = iter_blocks(first, options.delimiter)
+    width = next((block.width for block in blocks if not block.is_docstart), 0)
+    if not width:
+        raise ValueError(f"{first}: expected at least one sentence, found none")
+    return labelled_columns(width, None, first)

@@ -1,0 +1,75 @@
+"""``jaxseq train --shards``: training from a folder of ``jaxseq shard``, larger than memory."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxseq.cli._files import require_model_place
+
+if TYPE_CHECKING:
+    from jaxseq.tagger import CRFTagger
+
+AT_ONCE = ("unlabelled", "warm_start", "coordinator", "num_processes", "process_id")
+"""Options of trainings that hold the corpus, or that share it among processes."""
+
+
+def add_shards_option(parser: argparse.ArgumentParser, needless: Sequence[argparse.Action]) -> None:
+    """Add ``--shards``.
+
+    Args:
+        parser: of ``jaxseq train``.
+        needless: options that are needed without shards, and not with them.
+    """
+
+    class Instead(argparse.Action):
+        def __call__(self, _parser: Any, namespace: Any, values: Any, _name: Any = None) -> None:
+            namespace.shards = values
+            for option in needless:
+                option.required = False
+
+    parser.add_argument(
+        "--shards",
+        action=Instead,
+        metavar="DIR",
+        help="instead of --train and --templates: a folder of jaxseq shard, of which one part at a "
+        "time is in memory; with --algorithm adamw or sgd",
+    )
+
+
+def check_shards_alone(options: argparse.Namespace) -> None:
+    """ValueError for options that do not go with shards."""
+    if options.train is not None:
+        raise ValueError("--shards: expected alone, got --train too")
+    if options.templates is not None:
+        raise ValueError("--templates: expected nothing along with --shards, which have features")
+    if options.model != "crf":
+        raise ValueError(f"--model: expected crf along with --shards, got {options.model}")
+    for name in AT_ONCE:
+        if getattr(options, name) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{flag}: expected nothing along with --shards")
+    if options.algorithm == "lbfgs":
+        raise ValueError(
+            "--algorithm: expected adamw or sgd along with --shards, as L-BFGS needs the whole "
+            "corpus at once"
+        )
+
+
+def train_on_shards(
+    options: argparse.Namespace, untrained: Callable[[Any, argparse.Namespace], CRFTagger]
+) -> tuple[CRFTagger, dict[str, int]]:
+    """Train as the options say; the tagger, and the sentences and tokens that it has seen.
+
+    Args:
+        options: of ``jaxseq train``.
+        untrained: templates and options → the tagger that they describe.
+    """
+    from jaxseq.learn import StreamedCorpus
+    from jaxseq.tagger import train_from_shards
+
+    require_model_place(options.out)
+    index = StreamedCorpus(options.shards, batch_size=options.batch_size, seed=options.seed).index
+    tagger = train_from_shards(options.shards, untrained(None, options))
+    return tagger, {"sentences": index.sentences, "tokens": index.tokens}

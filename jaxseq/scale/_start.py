@@ -1,0 +1,150 @@
+"""Joining the other processes of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import jax
+
+from jaxseq.scale._peers import Peers, all_peers
+from jaxseq.scale._roll_call import call_roll
+
+WAIT_SECONDS = 60
+"""How long processes wait for each other at the start."""
+
+HEARTBEAT_SECONDS = 40
+"""A process that was not heard of for so long is dead."""
+
+END_SECONDS = 24 * 3600
+"""How long processes that are done wait for the others, which may still evaluate or write."""
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where processes meet, how many, and which of them this is; None for what JAX finds out."""
+
+    coordinator: str | None
+    count: int | None
+    index: int | None
+
+
+def find_meeting(
+    coordinator: str | None,
+    count: int | None,
+    index: int | None,
+    environment: Mapping[str, str] = os.environ,
+) -> Meeting | None:
+    """What was asked for, or what the environment says; None for a run of a single process.
+
+    Args:
+        coordinator: ``HOST:PORT`` of process 0, or None.
+        count: number of processes, or None.
+        index: number of this one, or None.
+        environment: ``JAX_COORDINATOR_ADDRESS``, ``JAX_NUM_PROCESSES`` and ``JAX_PROCESS_ID`` stand
+            for those that are None; a job step of SLURM with several tasks for all three.
+
+    Raises:
+        ValueError: when some are given and others missing, or they make no sense.
+
+    Example:
+        >>> find_meeting("10.0.0.1:1234", 2, 0, {})
+        Meeting(coordinator='10.0.0.1:1234', count=2, index=0)
+        >>> find_meeting(None, None, None, {}) is None
+        True
+    """
+    coordinator = coordinator or environment.get("JAX_COORDINATOR_ADDRESS") or None
+    count = _whole("JAX_NUM_PROCESSES", environment) if count is None else count
+    index = _whole("JAX_PROCESS_ID", environment) if index is None else index
+    if coordinator is None and count is None and index is None:
+        tasks = _whole("SLURM_STEP_NUM_TASKS", environment)
+        by_slurm = "SLURM_JOB_ID" in environment and "SLURM_PROCID" in environment
+        return Meeting(None, None, None) if by_slurm and (tasks or 1) > 1 else None
+    if coordinator is None or count is None or index is None:
+        raise ValueError(
+            "--coordinator, --num-processes, --process-id: expected all three (or JAX_* variables "
+            f"in their place), got {coordinator}, {count} and {index}"
+        )
+    host, _, port = coordinator.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ValueError(f"--coordinator: expected HOST:PORT, got {coordinator!r}")
+    if count < 1:
+        raise ValueError(f"--num-processes: expected 1 or more, got {count}")
+    if not 0 <= index < count:
+        raise ValueError(f"--process-id: expected 0 … {count - 1}, got {index}")
+    return Meeting(coordinator, count, index)
+
+
+def _whole(name: str, environment: Mapping[str, str]) -> int | None:
+    text = environment.get(name)
+    if text is None:
+        return None
+    if not text.isdecimal():
+        raise ValueError(f"{name}: expected a whole number, got {text!r}")
+    return int(text)
+
+
+def join_processes(
+    coordinator: str | None = None,
+    count: int | None = None,
+    index: int | None = None,
+    *,
+    wait_seconds: float = WAIT_SECONDS,
+) -> Peers | None:
+    """Join the other processes of a run; before anything else is done with JAX.
+
+    Args:
+        coordinator, count, index: as in `find_meeting`, whose environment stands for those that
+            are None.
+        wait_seconds: how long to wait for the others.
+
+    Returns:
+        The processes, or None where nothing says that there are others.
+
+    Raises:
+        ValueError: when they cannot meet: the port in use, too few in time, or told different
+            numbers.
+
+    Example:
+        >>> join_processes() is None
+        True
+    """
+    meeting = find_meeting(coordinator, count, index)
+    if meeting is None:
+        return None
+    if meeting.coordinator is not None and meeting.count is not None and meeting.index is not None:
+        host, _, port = meeting.coordinator.rpartition(":")
+        if meeting.count > 1 or meeting.index == 0:
+            call_roll(host.strip("[]"), int(port), meeting.count, meeting.index, wait_seconds)
+    with _chatter_to_stderr():
+        jax.distributed.initialize(
+            meeting.coordinator,
+            meeting.count,
+            meeting.index,
+            initialization_timeout=max(1, int(wait_seconds)),
+            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+            shutdown_timeout_seconds=END_SECONDS,
+        )
+        peers = all_peers()
+        peers.exchange(None)  # connects the devices, which is when gloo speaks
+    return peers
+
+
+@contextlib.contextmanager
+def _chatter_to_stderr() -> Iterator[None]:
+    """What libraries print on standard output is not what a report's reader wants there."""
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:  # there is none
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -1,0 +1,197 @@
+"""From a labelled corpus of any size to featurised shards on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxseq.batch import pack_lengths
+from jaxseq.learn._corpus import EncodedLabels, without_gaps
+from jaxseq.learn._shard_files import (
+    VOCABULARY,
+    ShardFile,
+    ShardIndex,
+    digest_of,
+    to_bytes,
+    write_index,
+)
+from jaxseq.learn._stream_vocabulary import learn_in_passes
+from jaxseq.tagger._labels import Label, check_labels, encode_labels, find_classes
+from jaxseq.text import DictExtractor, FeatureExtractor, TemplateExtractor, Templates, TokenFeatures
+
+SHARD_TOKENS = 1_000_000
+"""Tokens of a shard: some hundred megabytes with twenty attributes each."""
+
+NARROWEST = 128
+"""Slots of a packed row, unless a sentence is longer."""
+
+Labelled = tuple[Any, Sequence[Label]]
+"""A sentence and what is known of its labels."""
+
+
+def write_shards(
+    read: Callable[[], Iterable[Labelled]],
+    folder: str | os.PathLike[str],
+    *,
+    templates: Templates | Sequence[str] | None = None,
+    cutoff: int = 1,
+    shard_tokens: int = SHARD_TOKENS,
+) -> Path:
+    """Featurise a labelled corpus part by part, and write it to a folder of shards.
+
+    The numbers of attributes are those that `CRFTagger.fit` would give them on the whole corpus.
+
+    Args:
+        read: gives the sentences with their labels, as `CRFTagger.fit` takes them; called three
+            times, and has to give the same each time.
+        folder: that does not exist yet, or is empty; it appears when it is complete.
+        templates, cutoff: as in `CRFTagger`.
+        shard_tokens: a shard has so many tokens, or a few more: its last sentence is whole.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: for a folder that has something in it, and for sentences or labels that
+            `CRFTagger.fit` would refuse.
+
+    Cost: three passes over the corpus; memory for a shard and the vocabulary.
+
+    Example:
+        >>> import tempfile
+        >>> corpus = [(["the", "dog"], ["D", "N"]), (["a", "cat"], ["D", "N"])]
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     found = write_shards(
+        ...         lambda: corpus, place + "/s", templates=["word[0]"], shard_tokens=2)
+        ...     sorted(file.name for file in found.iterdir())[:2]
+        ['index.json', 'shard-00000.safetensors']
+    """
+    place = Path(folder).absolute()
+    if shard_tokens < 1:
+        raise ValueError(f"shard_tokens: expected 1 or more, got {shard_tokens}")
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise ValueError(f"{folder}: expected nothing there, or an empty folder")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+    try:
+        new = temporary / "new"
+        new.mkdir(mode=0o755)
+        _Writer(read, new, templates, cutoff, shard_tokens).write()
+        os.replace(new, place)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return place
+
+
+def _parts(corpus: Iterable[Labelled], tokens: int) -> Iterator[list[Labelled]]:
+    """Lists of sentences with so many tokens."""
+    part: list[Labelled] = []
+    size = 0
+    for sentence, labels in corpus:
+        labels = list(labels)
+        part.append((sentence, labels))
+        size += max(1, len(labels))
+        if size >= tokens:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+class _Writer:
+    """The passes over a corpus, and what they find."""
+
+    def __init__(self, read, folder: Path, templates: Any, cutoff: int, shard_tokens: int):
+        self._read, self._folder, self._tokens = read, folder, shard_tokens
+        self._templates, self._cutoff = templates, cutoff
+        self._passes, self._longest, self._found = 0, 1, set()
+        self._labels: list[Sequence[Label]] = []
+        self._vocabulary = ""
+        self._shards: dict[int, ShardFile] = {}
+        self._columns, self._weighted, self._partial = 1, False, False
+
+    @property
+    def _classes(self) -> list[str]:
+        return sorted(self._found)
+
+    @property
+    def _width(self) -> int:
+        return max(NARROWEST, self._longest)
+
+    def _new_extractor(self) -> FeatureExtractor:
+        if self._templates is None:
+            return DictExtractor(cutoff=self._cutoff)
+        return TemplateExtractor(self._templates, cutoff=self._cutoff)
+
+    def _sentences(self) -> Iterator[list[Any]]:
+        """The corpus part by part; the labels of the one at hand are kept aside."""
+        self._passes += 1
+        for part in _parts(self._read(), self._tokens):
+            self._labels = [labels for _, labels in part]
+            if self._passes == 1:
+                self._look_at_labels()
+            yield [sentence for sentence, _ in part]
+
+    def _look_at_labels(self) -> None:
+        lengths = np.array([len(labels) for labels in self._labels])
+        self._longest = max(self._longest, int(lengths.max(initial=0)))
+        flat = [label for labels in self._labels for label in labels]
+        if any(label is not None for label in flat):
+            self._found.update(find_classes(flat, lengths))
+
+    def write(self) -> None:
+        """All files."""
+        extractor = learn_in_passes(self._new_extractor, self._sentences, self._write_shard)
+        meta, arrays = extractor.state()
+        data = to_bytes(arrays, {"vocabulary": self._vocabulary})
+        (self._folder / VOCABULARY).write_bytes(data)
+        index = ShardIndex(
+            classes=self._classes,
+            attributes=extractor.attribute_count,
+            edge_attributes=extractor.edge_attribute_count,
+            columns=self._columns,
+            longest=self._longest,
+            width=self._width,
+            weighted=self._weighted,
+            partial=self._partial,
+            features=meta,
+            vocabulary=self._vocabulary,
+            vocabulary_sha256=hashlib.sha256(data).hexdigest(),
+            shards=[self._shards[number] for number in sorted(self._shards)],
+        )
+        write_index(self._folder, index)
+
+    def _write_shard(
+        self, number: int, extractor: FeatureExtractor, features: TokenFeatures
+    ) -> None:
+        if not self._found:
+            raise ValueError("corpus: expected at least one token with a label, got none")
+        if number == 0:  # all parts of a pass have the same
+            self._vocabulary = digest_of(*extractor.state())
+        flat = check_labels(self._labels, features.lengths)
+        labels: EncodedLabels = encode_labels(flat, self._classes, features.lengths)
+        features = without_gaps(features)
+        arrays = {"ids": features.ids, "lengths": features.lengths, "gold": labels.gold}
+        others = {
+            "values": features.values,
+            "edge_ids": features.edge_ids,
+            "allowed": labels.allowed,
+        }
+        arrays |= {name: array for name, array in others.items() if array is not None}
+        self._columns = max(self._columns, features.ids.shape[1])
+        self._weighted |= features.values is not None
+        self._partial |= labels.allowed is not None
+        rows = max(pack_lengths(features.lengths.tolist(), self._width)[0], default=0) + 1
+        data = to_bytes(arrays, {"vocabulary": self._vocabulary})
+        name = f"shard-{number:05d}.safetensors"
+        (self._folder / name).write_bytes(data)
+        digest = hashlib.sha256(data).hexdigest()
+        counts = (len(features.lengths), len(labels.gold), rows, len(data))
+        self._shards[number] = ShardFile(name, *counts, digest)

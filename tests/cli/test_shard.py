@@ -1,0 +1,102 @@
+"""``jaxseq shard``: what it writes, and what it refuses."""
+
+import json
+
+import pytest
+
+import jaxseq
+from jaxseq import CRFTagger
+from jaxseq.learn._streamed_corpus import StreamedCorpus
+from jaxseq.tagger._streaming import train_from_shards
+from tests.cli.conftest import LEXICON, TEXTS, columns_of
+
+
+@pytest.fixture
+def command(toy, tmp_path):
+    return ["shard", "--train", toy / "train.txt", "--templates", toy / "templates",
+            "--out", tmp_path / "shards"]  # fmt: skip
+
+
+def test_shards_can_be_trained_from(succeed, command, tmp_path):
+    report = json.loads(succeed(*command, "--shard-tokens", "8", "--json"))
+    tokens = sum(len(text.split()) for text in TEXTS)
+    assert (report["sentences"], report["tokens"]) == (len(TEXTS), tokens)
+    assert report["shards"] > 2
+    corpus = StreamedCorpus(tmp_path / "shards")
+    assert corpus.classes == ["B-NP", "B-VP", "I-NP", "O"]
+    settings = {"algorithm": "adamw", "epochs": 20, "batch_size": 2, "scheme": "IOB2"}
+    tagger = train_from_shards(tmp_path / "shards", CRFTagger(**settings, progress=False))
+    tagger.save(tmp_path / "model")
+    rows = [LEXICON[word] for word in TEXTS[0].split()]
+    sentence = {"word": TEXTS[0].split(), "pos": [pos for pos, _ in rows]}
+    assert jaxseq.load(tmp_path / "model").predict([sentence]) == [[label for _, label in rows]]
+
+
+def test_train_from_shards_on_the_command_line(succeed, command, toy, tmp_path):
+    succeed(*command, "--shard-tokens", "8")
+    train = ["train", "--shards", tmp_path / "shards", "--algorithm", "adamw", "--epochs", "20",
+             "--batch-size", "2", "--out", tmp_path / "model"]  # fmt: skip
+    report = json.loads(succeed(*train, "--dev", toy / "train.txt", "--json"))
+    assert report["sentences"] == len(TEXTS)
+    assert report["dev"]["overall"]["f1"] == 1.0
+    settings = {"algorithm": "adamw", "epochs": 20, "batch_size": 2, "progress": False}
+    again = train_from_shards(tmp_path / "shards", CRFTagger(**settings))
+    words = {"word": ["the"], "pos": ["DT"]}
+    one, other = (t.predict_proba([words]) for t in (jaxseq.load(tmp_path / "model"), again))
+    assert (one[0] == other[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ([], "--algorithm: expected adamw or sgd along with --shards"),
+        (["--train", "train.txt"], "--shards: expected alone, got --train too"),
+        (["--templates", "token"], "--templates: expected nothing along with --shards"),
+        (["--model", "hmm"], "--model: expected crf along with --shards, got hmm"),
+        (["--unlabelled", "more.txt"], "--unlabelled: expected nothing along with --shards"),
+    ],
+)
+def test_what_does_not_go_with_shards(run, tmp_path, changes, message):
+    status, out, err = run("train", "--shards", "nowhere", "--out", tmp_path / "m", *changes)
+    assert (status, out) == (2, "")
+    assert message in err
+    status, _, err = run(
+        "train", "--shards", tmp_path, "--out", tmp_path / "m", "--algorithm", "sgd"
+    )
+    assert status == 2
+    assert str(tmp_path) in err
+    assert not (tmp_path / "m").exists()
+
+
+def test_several_files_are_one_corpus(succeed, command, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text(columns_of(["the dog barks"]))
+    out = succeed(*command, "--train", other, other)
+    assert "sentences  2" in out
+    assert "tokens     6" in out
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["--shard-tokens", "0"], "shard_tokens: expected 1 or more, got 0"),
+        (["--cutoff", "0"], "cutoff: expected"),
+        (["--train", "nowhere.txt"], "nowhere.txt: expected a file, there is none"),
+        (["--columns", "a,b"], "expected a column 'word'"),
+    ],
+)
+def test_bad_arguments_write_nothing(run, command, tmp_path, changes, message):
+    status, out, err = run(*command, *changes)
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+    assert message in err
+    assert not (tmp_path / "shards").exists()
+
+
+def test_a_folder_with_something_in_it_is_left_alone(run, command, tmp_path):
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "mine").write_text("kept")
+    status, _, err = run(*command)
+    assert status == 2
+    assert "expected nothing there, or an empty folder" in err
+    assert (tmp_path / "shards" / "mine").read_text() == "kept"

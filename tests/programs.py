@@ -1,0 +1,517 @@
+"""Every program that jaxseq gives to a device, with small float32 arguments.
+
+`test_accelerators` lowers them all; a public function is in this list, under the name in
+`COVERS`, or among `ON_THE_HOST` with the reason why it never runs on a device itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import jaxseq
+from jaxseq import constraints, learn, models
+from jaxseq.constraints import _corpus as constrained_corpus
+from jaxseq.learn import _counts, _em_covariance, _lbfgs, _orthant, _stochastic
+from jaxseq.learn._corpus import EncodedLabels, ShardMaker
+from jaxseq.learn._hmm_path import _entropy_of_shard
+from jaxseq.learn.homotopy import _bordered, _spectrum
+from jaxseq.learn.homotopy import _problem as homotopy
+from jaxseq.tagger import _active_look, _lattices
+from jaxseq.text import TokenFeatures
+from tests.chain.cases import SHARED, Case, random_case, scores_of
+from tests.chain.registry import ENTRIES, Entry, projected
+
+Program = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function of arrays, and arguments for it."""
+
+PROGRAMS: dict[str, Callable[[], Program]] = {}
+"""Each makes its program only when asked: collecting the tests must not compute anything."""
+
+COVERS: dict[str, set[str]] = {}
+"""Public functions that a program runs."""
+
+
+def program(*covers: str):
+    """Register the function below under its name."""
+
+    def keep(make: Callable[[], Program]) -> Callable[[], Program]:
+        PROGRAMS[make.__name__] = make
+        COVERS[make.__name__] = set(covers)
+        return make
+
+    return keep
+
+
+# ------------------------------------------------------------------------------- one chain
+
+
+@cache
+def _case() -> Case:
+    return random_case(SHARED, 0, dtype=np.float32)
+
+
+LONG_CHAINS = {
+    "parallel": ("log_partition", "marginals", "viterbi", "sample", "entropy"),
+    "blocked": ("log_partition", "marginals"),
+}
+"""Methods with programs of their own, beside "auto", which holds the scaled and the log engine."""
+
+
+def _of_entry(entry: Entry, method: str) -> Program:
+    def run(case: Case):
+        if entry.kind == "discrete":
+            return entry.call(case, method)
+        return jax.value_and_grad(projected(entry, case, method), has_aux=True)(scores_of(case))
+
+    return run, (_case(),)
+
+
+def _register_chains() -> None:
+    for entry in ENTRIES:
+        others = (method for method, names in LONG_CHAINS.items() if entry.name in names)
+        for method in ("auto", *others):
+            name = entry.name if method == "auto" else f"{entry.name}_{method}"
+            PROGRAMS[name] = partial(_of_entry, entry, method)
+            COVERS[name] = {entry.name}
+
+
+_register_chains()
+
+
+# --------------------------------------------------------------------------------- batches
+
+NODES = np.linspace(-1, 1, 2 * 5 * 3, dtype=np.float32).reshape(2, 5, 3)
+EDGES = np.linspace(1, -1, 9, dtype=np.float32).reshape(3, 3)
+SEGMENTS = np.array([[0, 0, 0, 1, 1], [2, 2, -1, -1, -1]], np.int32)
+SENTENCES = 3
+ROWS = (NODES, EDGES, SEGMENTS)
+
+
+def _of_batch(function: Callable[..., Any]) -> Program:
+    def run(nodes, edges, segments):
+        return function(jaxseq.PackedBatch(nodes, edges, segments, SENTENCES))
+
+    return run, ROWS
+
+
+def _gradient_of_batch(function: Callable[..., Any]) -> Program:
+    def total(nodes, edges, segments):
+        return function(jaxseq.PackedBatch(nodes, edges, segments, SENTENCES)).sum()
+
+    return jax.value_and_grad(total, (0, 1)), ROWS
+
+
+@program("batch_log_partition")
+def batch_log_partition():
+    return _gradient_of_batch(jaxseq.batch_log_partition)
+
+
+@program("batch_entropy")
+def batch_entropy():
+    return _gradient_of_batch(jaxseq.batch_entropy)
+
+
+@program("batch_marginals")
+def batch_marginals():
+    return _of_batch(jaxseq.batch_marginals)
+
+
+@program("batch_entropy_gradient")
+def batch_entropy_gradient():
+    return _of_batch(jaxseq.batch_entropy_gradient)
+
+
+@program("batch_covariance_product")
+def batch_covariance_product():
+    return _of_batch(lambda batch: jaxseq.batch_covariance_product(batch, batch))
+
+
+@program("batch_viterbi")
+def batch_viterbi():
+    return _of_batch(jaxseq.batch_viterbi)
+
+
+@program()
+def padded_viterbi():
+    run = lambda nodes, lengths: jaxseq.batch_viterbi(  # noqa: E731
+        jaxseq.PaddedBatch(nodes, EDGES, lengths)
+    )
+    return run, (NODES, np.array([5, 2], np.int32))
+
+
+# ----------------------------------------------------------------- conditional random fields
+
+ATTRIBUTES, LABELS = 6, 3
+IDS = np.array([[0, 1], [2, -1], [3, 4], [5, 0], [1, 2]], np.int32)
+LENGTHS = np.array([3, 2])
+SPREAD = {
+    "dense": lambda: learn.Spread(ATTRIBUTES, LABELS),
+    "observed": lambda: learn.Spread(ATTRIBUTES, LABELS, places=jnp.array([0, 3, 9, 17])),
+    "tied": lambda: learn.Spread(ATTRIBUTES, LABELS, groups=jnp.array([0, 1, 0]), num_groups=2),
+}
+
+
+def _shard(partial_labels: bool = False, pairs: bool = False) -> learn.Shard:
+    edge_ids = np.array([[-1], [0], [1], [-1], [1]], np.int32) if pairs else None
+    features = TokenFeatures(IDS, None, LENGTHS, edge_ids)
+    gold = np.array([0, 1, -1 if partial_labels else 2, 1, 0], np.int32)
+    allowed = (gold[:, None] < 0) | (gold[:, None] == np.arange(LABELS))
+    labels = EncodedLabels(gold, allowed if partial_labels else None)
+    return ShardMaker(learn.lay_out(LENGTHS, 1, width=5), features, ATTRIBUTES, labels)(0)
+
+
+def _gradient_step(kind: str = "dense", *, unlabelled: bool = False, how: Any = "mann", **shard):
+    spread, one = SPREAD[kind](), _shard(**shard)
+    point = spread.zeros(2 if shard.get("pairs") else 0, jnp.float32)
+    legal = learn.Legal(~jnp.eye(LABELS, dtype=bool), *[jnp.ones(LABELS, bool)] * 2)
+
+    def step(point, shard):
+        others = [shard] if unlabelled else []
+        return learn.entropy_regularised_gradient(
+            point, [shard], others, spread, l2=0.5, entropy_weight=0.3, legal=legal,
+            entropy_gradient=how,
+        )  # fmt: skip
+
+    return step, (point, one)
+
+
+@program("entropy_regularised_gradient")
+def supervised_step():
+    return _gradient_step()
+
+
+@program()
+def supervised_step_on_observed_weights():
+    return _gradient_step("observed")
+
+
+@program()
+def supervised_step_on_tied_weights():
+    return _gradient_step("tied")
+
+
+@program()
+def step_on_partial_labels():
+    return _gradient_step(partial_labels=True)
+
+
+@program()
+def step_on_pairs_of_tokens():
+    return _gradient_step(pairs=True, unlabelled=True)
+
+
+@program()
+def entropy_regularised_step():
+    return _gradient_step(unlabelled=True)
+
+
+@program()
+def entropy_regularised_step_by_jiao():
+    return _gradient_step(unlabelled=True, how="jiao")
+
+
+@program()
+def entropy_regularised_step_by_autodiff():
+    return _gradient_step(unlabelled=True, how="autodiff")
+
+
+@program("entropy_regularised_loss")
+def gradient_of_the_entropy_regularised_loss():
+    spread = SPREAD["dense"]()
+
+    def loss(point, shard):
+        return learn.entropy_regularised_loss(point, [shard], [shard], spread, entropy_weight=0.3)
+
+    return jax.value_and_grad(loss), (spread.zeros(0, jnp.float32), _shard())
+
+
+def _optimiser_step(algorithm: Any) -> Program:
+    settings = _stochastic.StochasticSettings(algorithm, 2, 3, 0.1, 0, l2=1.0, sentences=9.0)
+    optimiser = _stochastic._optimiser(settings)
+    point = SPREAD["dense"]().zeros(0, jnp.float32)
+
+    def step(point, memory, gradient):
+        updates, memory = optimiser.update(gradient, memory, point)
+        return optax.apply_updates(point, updates), memory
+
+    return step, (point, optimiser.init(point), point)
+
+
+@program()
+def adamw_step():
+    return _optimiser_step("adamw")
+
+
+@program()
+def sgd_step():
+    return _optimiser_step("sgd")
+
+
+@program("minimise")
+def lbfgs_step():
+    point = SPREAD["dense"]().zeros(0, jnp.float32)
+    memory = _lbfgs._empty_memory(point, learn.Settings())
+
+    def step(point, memory, gradient):
+        pairs = (memory.diff_params_memory, memory.diff_updates_memory)
+        rest = memory._replace(diff_params_memory=None, diff_updates_memory=None)
+        direction, slope, memory = _lbfgs._take_in(pairs, rest, gradient, point)
+        moved = _lbfgs._move(point, direction, jnp.float32(0.5))
+        return moved, slope, memory, _lbfgs._norms(gradient, point)
+
+    return step, (point, memory, point)
+
+
+@program()
+def orthantwise_step():
+    point = SPREAD["dense"]().zeros(0, jnp.float32)
+    memory = _lbfgs._empty_memory(point, learn.Settings())
+
+    def step(point, memory, gradient):
+        pseudo = _orthant.pseudo_gradient(point, gradient, 0.5)
+        direction = _orthant.direction(memory, pseudo)
+        return _orthant.move(point, direction, pseudo, 0.5), _orthant.l1_norm(point)
+
+    return step, (point, memory, point)
+
+
+def _crf() -> models.CRF:
+    return models.CRF(np.ones((ATTRIBUTES, LABELS), np.float32), EDGES)
+
+
+@program()
+def decoding_of_packed_rows():
+    run = lambda *rows: _lattices._best_of_rows(*rows, SENTENCES)  # noqa: E731
+    return run, ROWS
+
+
+@program()
+def decoding_of_sentences():
+    def run(model, ids, lengths):
+        return _lattices._run_chains(model, ids, None, None, lengths, _lattices._best_path)
+
+    return run, (_crf(), IDS[None, :4], np.array([3], np.int32))
+
+
+@program()
+def looks_of_active_learning():
+    def run(*rows):
+        look = _active_look._look_at_rows(*rows, SENTENCES)
+        whole = _active_look._entropies_of_rows(*rows, SENTENCES)
+        return look, whole, _active_look._steps_of_rows(*rows, SENTENCES)
+
+    return run, ROWS
+
+
+# --------------------------------------------------------------------- hidden Markov models
+
+WORDS = 4
+
+
+def _words() -> learn.WordCorpus:
+    return learn.word_corpus([[0, 1, 3], [2, 1]], WORDS, cores=1, width=5)
+
+
+def _point(dtype: Any = np.float32) -> models.Multinomials:
+    shapes = ((LABELS,), (LABELS, LABELS), (WORDS, LABELS))
+    return models.Multinomials(
+        *(jnp.linspace(1, 2, int(np.prod(shape)), dtype=dtype).reshape(shape) for shape in shapes)
+    )
+
+
+@program("shard_tally", "expected_counts")
+def e_step():
+    return learn.shard_tally, (_point(), _words().shards[0])
+
+
+@program("mean_counts", "linearise_mean_counts")
+def jacobian_product_of_the_e_step():
+    corpus = _words()
+
+    def product(point, tangent):
+        return jax.jvp(lambda p: learn.mean_counts(p, corpus), (point,), (tangent,))
+
+    return product, (_point(), _point())
+
+
+@program("viterbi_counts", "log_likelihoods", "label_entropy", "shard_batch")
+def other_e_steps():
+    def run(point, shard):
+        found = _counts._best_tally(point, shard), _counts._log_partitions(point, shard)
+        return found, _entropy_of_shard(point, shard)
+
+    return run, (_point(), _words().shards[0])
+
+
+@program("published_jacobian")
+def published_jacobian():
+    def run(total, theta, words, legal):
+        total = _em_covariance._add_sequence(total, theta, words, legal)
+        return _em_covariance._times_normalisation(total, theta)
+
+    side = LABELS + LABELS**2 + WORDS * LABELS
+    arguments = (np.zeros(4, np.int32), np.ones((4, LABELS), bool))
+    return run, (np.zeros((side, side), np.float32), _point(), *arguments)
+
+
+@program("mix_models")
+def mixture_of_models():
+    run = lambda one, other: learn.mix_models(one, other, 0.25)  # noqa: E731
+    return run, (_crf(), _crf())
+
+
+@program("labelling_weights")
+def labelling_weights():
+    return partial(learn.labelling_weights, how="score"), (NODES[0],)
+
+
+@program()
+def chains_of_models():
+    def run(crf, hmm, ids, words):
+        return crf.chain(ids), hmm.chain(words)
+
+    hmm = models.HMM(*_point(), unknown=0)
+    return run, (_crf(), hmm, IDS, np.array([0, 1, 9], np.int32))
+
+
+# ------------------------------------------------------------------------------- homotopies
+
+
+def _problem() -> homotopy.Problem:
+    turn = jnp.linspace(0, 0.5, 9, dtype=jnp.float32).reshape(3, 3)
+    symmetric = homotopy.Structure.SYMMETRIC
+    return homotopy.Problem(
+        lambda theta: jnp.tanh(turn @ theta), jnp.ones(3, jnp.float32), structure=symmetric
+    )
+
+
+def _bordered_arguments() -> tuple[Any, ...]:
+    point = np.ones(4, np.float32)
+    return point, point, point, np.array(True), np.float32(0.0)
+
+
+@program("follow_path", "find_critical_points", "hmm_path")
+def solution_of_bordered_systems():
+    problem = _problem()
+
+    def run(*arguments):
+        return _bordered.solve_matrix_free(problem, *arguments, jnp.float32(1e-3), 3, 2)
+
+    return run, _bordered_arguments()
+
+
+@program()
+def dense_solution_of_bordered_systems():
+    return partial(_bordered.solve_dense, _problem()), _bordered_arguments()
+
+
+@program("leading_eigenvalues")
+def lanczos_method():
+    run = lambda start: _spectrum.lanczos(lambda v: 2 * v, start, 3)  # noqa: E731
+    return run, (np.ones(4, np.float32),)
+
+
+# ------------------------------------------------------------------------------ constraints
+
+
+def _rules(*rules: Any, **options: Any) -> tuple[constraints.Constraints, tuple[Any, ...]]:
+    bound = constraints.bind_constraints(list(rules), ["A", "B", "C"], **options)
+    seen = bound.observe(["a", "b", "c", "d", "e"])
+    return jax.tree.map(_single, bound), jax.tree.map(jnp.asarray, seen)
+
+
+def _single(leaf: Any) -> Any:
+    return leaf.astype(jnp.float32) if getattr(leaf, "dtype", None) == jnp.float64 else leaf
+
+
+@program("beam_search", "fold_local")
+def beam_search():
+    rules, seen = _rules(constraints.AtMostOnce(), constraints.StartsWith(["A"]), penalty=1.0)
+    run = lambda chain: constraints.beam_search(chain, rules, seen, 3, 6)  # noqa: E731
+    return run, (_case().chain,)
+
+
+@program()
+def beam_search_with_hard_constraints():
+    rules, seen = _rules(constraints.AtMostOnce(), penalty=float("inf"))
+    run = lambda chain: constraints.beam_search(chain, rules, seen, 3, 6)  # noqa: E731
+    return run, (_case().chain,)
+
+
+@program("exact_search")
+def exact_search():
+    rules, seen = _rules(constraints.StartsWith(["A"]), constraints.MustAppear("B"), penalty=1.0)
+    return (lambda chain: constraints.exact_search(chain, rules, seen, 2)), (_case().chain,)
+
+
+@program("search_corpus")
+def search_of_a_corpus():
+    rules, seen = _rules(constraints.AtMostOnce(), penalty=1.0)
+    search = constrained_corpus._Run(constraints.beam_search, (2, 4))
+    seen = jax.tree.map(lambda array: jnp.stack([array, array]), seen)
+
+    def run(nodes, edges, lengths):
+        return constrained_corpus._search_block(nodes, edges, lengths, seen, rules, search)
+
+    return run, (NODES, EDGES, np.array([5, 2], np.int32))
+
+
+@program("penalised_score", "count_violations", "violations", "corpus_violations")
+def violations():
+    rules, seen = _rules(constraints.AtMostOnce(), constraints.StartsWith(["A"]), penalty=1.0)
+
+    def run(chain, path):
+        counts = constraints.count_violations(rules, seen, path)
+        return constraints.penalised_score(chain, rules, seen, path), counts
+
+    return run, (_case().chain, np.zeros(5, np.int32))
+
+
+ON_THE_HOST = {
+    "map_on_cores": "starts programs of others",
+    "pack": "lays arrays out",
+    "pack_lengths": "lays arrays out",
+    "unpack": "lays arrays out",
+    "lay_out": "lays a corpus out",
+    "lay_out_by_length": "lays a corpus out",
+    "make_shards": "lays a corpus out",
+    "word_corpus": "lays a corpus out",
+    "known_counts": "counts what is known, once",
+    "labelling_counts": "counts what is known, in float64",
+    "em": "iterates the E-step",
+    "estimate_hmm": "counts and normalises, once",
+    "linear_weights": "arithmetic on one number",
+    "homotopy_problem": "puts a problem together",
+    "freeze": "puts a problem together",
+    "has_turned": "looks at a finished path",
+    "select_max_entropy": "looks at a finished path",
+    "select_min_eigenvalue": "looks at a finished path",
+    "select_monotone": "looks at a finished path",
+    "published_settings": "settings",
+    "load_path": "a file",
+    "save_path": "a file",
+    "informative": "sorts what a program found",
+    "propose": "sorts what a program found",
+    "first_sentences": "sorts lengths",
+    "agreement": "compares labels",
+    "is_stable": "compares labels",
+    "should_stop": "compares labels",
+    "token_price": "arithmetic on numbers of tokens",
+    "bind_constraints": "looks labels up",
+    "estimate_penalties": "runs the program of corpus_violations",
+    "joint_states": "counts states",
+    "read_constraints": "a file",
+}
+"""Public functions that run no program of their own on a device, and what they do instead."""
+
+
+def as_shapes(tree: Any) -> Any:
+    """Arrays as shapes and dtypes: what lowering needs to know."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), tree)

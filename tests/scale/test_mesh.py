@@ -1,0 +1,85 @@
+"""Eight devices give what one gives: objectives, E-steps, decoding, training."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+
+from jaxseq.scale import make_mesh
+from jaxseq.scale._mesh import check_mesh
+
+ROOT = Path(__file__).parents[2]
+# Eight devices on few cores wait for each other; the limit is for those that never come.
+FLAGS = [
+    "--xla_backend_optimization_level=0",
+    "--xla_force_host_platform_device_count=8",
+    "--xla_cpu_collective_call_terminate_timeout_seconds=600",
+]
+CLOSE = {"float32": 1e-6, "float64": 1e-12}
+SEARCHES = ("training", "training in blocks", "EM")
+"""Results of many steps, each of which may round differently."""
+
+
+def run_module(name, flags, **more):
+    """What a module prints as JSON, of a process with these flags."""
+    env = {key: os.environ[key] for key in os.environ if not key.startswith(("JAX_", "XLA_"))}
+    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")])
+    env["XLA_FLAGS"] = " ".join(flags)
+    command = [sys.executable, "-m", name]
+    done = subprocess.run(command, env=env | more, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def found():
+    return run_module("tests.scale.on_mesh", FLAGS)
+
+
+def test_there_are_eight_devices(found):
+    assert found["devices"] == 8
+
+
+@pytest.mark.parametrize("dtype", CLOSE)
+def test_results_agree(found, dtype):
+    far = {
+        name: distance
+        for name, distance in found[dtype].items()
+        if name not in SEARCHES and not distance <= CLOSE[dtype]
+    }
+    assert not far
+    assert len(found[dtype]) > 6
+
+
+def test_searches_end_at_one_point(found):
+    for name in SEARCHES:
+        assert found["float32"][name] <= 2e-3, name  # rounding, after many steps
+
+
+def test_blocks_stay_apart(found):
+    """No device ever holds all of what is cut into four."""
+    assert set(found["placement"].values()) == {0.25}
+
+
+# ------------------------------------------------------------------------------- in this process
+
+
+def test_mesh_of_other_axes_is_refused():
+    devices = np.array(jax.devices()[:1])
+    with pytest.raises(ValueError, match="expected the axis 'data'"):
+        check_mesh(Mesh(devices, ("batch",)))
+    with pytest.raises(ValueError, match=r"expected a jax\.sharding\.Mesh, got 3"):
+        check_mesh(3)
+    with pytest.raises(ValueError, match="can be divided by, got 3"):
+        make_mesh(jax.devices()[:1], model=3)
+
+
+def test_a_mesh_of_one_axis_is_one_of_two():
+    devices = np.array(jax.devices()[:1])
+    assert check_mesh(Mesh(devices, ("data",))) == make_mesh(jax.devices()[:1])

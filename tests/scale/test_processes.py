@@ -1,0 +1,355 @@
+"""Two processes on loopback give what one gives, and say what is wrong when something is."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import hypothesis.strategies as st
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+
+import jaxseq
+from jaxseq.cli import main
+from jaxseq.learn._checkpoint import read_about
+from jaxseq.scale import OtherProcessError, Peers
+from jaxseq.scale._roll_call import call_roll
+from jaxseq.scale._start import find_meeting
+from jaxseq.tagger import CRFTagger
+from jaxseq.text import DictExtractor, SharedCorpus, TemplateExtractor
+from tests.scale import in_processes
+from tests.scale.on_mesh import draw_sentences
+
+ROOT = Path(__file__).parents[2]
+CLOSE = {"float32": 1e-6, "float64": 1e-12}
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def start(arguments, module="jaxseq"):
+    """A process of its own, with none of the suite's settings but those that compile quickly."""
+    env = {key: os.environ[key] for key in os.environ if not key.startswith(("JAX_", "XLA_"))}
+    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")])
+    env["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        env=env,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def start_pair(arguments, module="jaxseq"):
+    """The same command as processes 0 and 1."""
+    place = ["--coordinator", f"127.0.0.1:{free_port()}", "--num-processes", 2, "--process-id"]
+    return [start([*arguments, *place, index], module) for index in range(2)]
+
+
+def finish(processes):
+    """Exit status, output and errors of each."""
+    told = [process.communicate(timeout=600) for process in processes]
+    return [(process.returncode, *texts) for process, texts in zip(processes, told)]
+
+
+def write_corpus(path, X, y):
+    blocks = ["\n".join(f"{w} {label}" for w, label in zip(*pair)) for pair in zip(X, y) if pair[0]]
+    path.write_text("\n\n".join(blocks) + "\n")
+
+
+# ------------------------------------------------------------------------- two real processes
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("processes")
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    port = free_port()
+    pair = [start([port, i, folder], "tests.scale.in_processes") for i in range(2)]
+    ended = finish(pair)
+    assert [status for status, *_ in ended] == [0, 0], ended[0][2][-3000:] + ended[1][2][-3000:]
+    return json.loads(ended[0][1].splitlines()[-1])
+
+
+@pytest.mark.parametrize("split", in_processes.SPLITS)
+@pytest.mark.parametrize("dtype", CLOSE)
+def test_objective_and_counts_agree(found, dtype, split):
+    expected = in_processes.alone(dtype)
+    for ours, theirs in zip(expected, found[dtype][split]):
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs):
+            scale = max(np.abs(one).max(initial=0), 1e-3)
+            assert np.isfinite(one).all()
+            np.testing.assert_allclose(one, other, rtol=0, atol=CLOSE[dtype] * scale)
+
+
+def test_training_agrees(found):
+    """The vocabulary, in its order, and the weights."""
+    X, y = draw_sentences(np.random.default_rng(3), 15)
+    with jax.enable_x64(False):
+        tagger = CRFTagger(**in_processes.SETTINGS).fit(X, y)
+    told = found["trained"]
+    assert tagger.extractor_.attribute_names() == told["attributes"]
+    assert tagger.loss_ == pytest.approx(told["loss"], rel=1e-5)
+    for one, other in zip(in_processes.as_lists(tagger.model_), told["model"]):
+        np.testing.assert_allclose(one, other, atol=2e-3)
+
+
+def test_a_search_that_two_left_is_gone_on_with_by_one(found, folder):
+    """To where two would have come."""
+    X, y = draw_sentences(np.random.default_rng(3), 15)
+    kept = folder / "stopped"
+    assert read_about(kept).startswith("shared")
+    with jax.enable_x64(False):
+        tagger = CRFTagger(**in_processes.SETTINGS, checkpoint=kept)
+        tagger.fit(X, y)
+    assert tagger.n_iter_ > 4
+    assert tagger.loss_ == pytest.approx(found["trained"]["loss"], rel=1e-5)
+    assert not kept.exists()
+
+
+def test_an_error_of_one_is_told_to_all(found):
+    other, own = found["refused"]
+    assert own == "own: y[0]: expected 2 labels, one a token, got 1 labels"
+    assert other == "other: process 1: y[0]: expected 2 labels, one a token, got 1 labels"
+
+
+def test_another_vocabulary_is_refused_by_all(found):
+    for told in found["other vocabulary"]:
+        assert told.startswith("vocabulary: expected the same in all processes")
+
+
+def test_command_line_gives_the_same_model(folder):
+    """Of two files, one for each process."""
+    X, y = draw_sentences(np.random.default_rng(5), 30)
+    files = [folder / "one.txt", folder / "two.txt"]
+    write_corpus(files[0], X[:22], y[:22])
+    write_corpus(files[1], X[22:], y[22:])
+    (folder / "templates").write_text("word[0]\nword[-1]|word[0]\n")
+    usual = ["train", "--train", *files, "--templates", folder / "templates", "--json"]
+    pair = start_pair([*usual, "--out", folder / "many"])
+    with jax.enable_x64(False):
+        assert main([*map(str, usual), "--out", str(folder / "one")]) == 0
+    (status, output, errors), (other, silent, _) = finish(pair)
+    assert (status, other) == (0, 0), errors
+    report = json.loads(output)
+    assert report["sentences"] == sum(map(bool, X))
+    assert silent == ""
+    one, many = (jaxseq.load(folder / name) for name in ("one", "many"))
+    assert one.extractor_.attribute_names() == many.extractor_.attribute_names()
+    assert one.classes_.tolist() == many.classes_.tolist()
+    np.testing.assert_allclose(one.model_.weights, many.model_.weights, atol=2e-3)
+
+
+def test_truncated_shard(folder):
+    """Every process says whose file is wrong, and nothing is written."""
+    (folder / "whole.txt").write_text("a N\nb V\n\n")
+    (folder / "cut.txt").write_text("a N\nb V\n\nb")
+    files = [folder / "whole.txt", folder / "cut.txt"]
+    (folder / "words").write_text("word[0]\n")
+    pair = start_pair(
+        ["train", "--train", *files, "--templates", folder / "words", "--out", folder / "none"]
+    )
+    wrong = f"{files[1]}:4: expected 2 columns (word, label), found 1: 'b'"
+    for index, (status, output, errors) in enumerate(finish(pair)):
+        assert (status, output) == (2, "")
+        last = errors.strip().splitlines()[-1]
+        whose = "process 1: " if index == 0 else ""
+        assert last == f"jaxseq: error: process {index}: {whose}{wrong}"
+    assert not (folder / "none").exists()
+
+
+def test_a_killed_process_is_missed(folder):
+    """The other ends within a minute, with a message; its checkpoint is whole."""
+    X, y = draw_sentences(np.random.default_rng(6), 30)
+    write_corpus(folder / "long.txt", X, y)
+    (folder / "pairs").write_text("word[0]\nword[-1]|word[0]\nword[0]|word[1]\n")
+    kept = folder / "kept"
+    arguments = ["train", "--train", folder / "long.txt", "--templates", folder / "pairs"]
+    arguments += ["--out", folder / "killed", "--checkpoint", kept, "--l2", "0.001"]
+    first, second = start_pair(arguments, "tests.scale.slow_train")
+    while not kept.exists() and first.poll() is None:
+        time.sleep(0.05)
+    second.send_signal(signal.SIGKILL)
+    ended = time.monotonic()
+    [(status, _, errors), _] = finish([first, second])
+    assert time.monotonic() - ended < 60
+    assert status == 1, errors
+    assert "another process of this run has ended or cannot be reached" in errors
+    assert f"the search up to its last checkpoint is in {kept}" in errors
+    assert read_about(kept).startswith("shared")
+    assert not (folder / "killed").exists()
+
+
+# ------------------------------------------------------------------------ without other processes
+
+
+def in_threads(count, work):
+    """``work(peers)`` in a thread for each of so many processes that share this one's memory."""
+    barrier, box, found = threading.Barrier(count), [b""] * count, [None] * count
+
+    def run(index):
+        def exchange(message):
+            box[index] = message
+            barrier.wait()
+            told = list(box)
+            barrier.wait()
+            return told
+
+        try:
+            found[index] = work(Peers(index, count, exchange))
+        except Exception as error:
+            found[index] = error
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+WORD = st.text("aAbé", min_size=1, max_size=2)
+SENTENCES = st.lists(st.lists(WORD, max_size=5), min_size=1, max_size=9)
+
+
+@given(SENTENCES, st.integers(1, 3), st.integers(1, 3), st.booleans())
+def test_vocabulary_of_all_is_that_of_one(sentences, count, cutoff, dicts):
+    def make():
+        if dicts:
+            return DictExtractor(cutoff=cutoff)
+        return TemplateExtractor(["word[0]", "word[-1]|lower(word[0])", "word[1]"], cutoff=cutoff)
+
+    if dicts:
+        sentences = [[{"w": word, word: 2.0} for word in sentence] for sentence in sentences]
+    whole = make()
+    features = whole.fit_transform(sentences)
+
+    def work(peers):
+        own = np.arange(peers.index, len(sentences), peers.count)
+        extractor = make()
+        shared = SharedCorpus(peers.gather, own)
+        return extractor, extractor.fit_transform([sentences[q] for q in own], shared), own
+
+    ends = np.cumsum(features.lengths)
+    for extractor, part, own in in_threads(count, work):
+        assert extractor.attribute_names() == whole.attribute_names()
+        rows = [row for q in own for row in range(ends[q] - features.lengths[q], ends[q])]
+        expected = [sorted(i for i in features.ids[row].tolist() if i >= 0) for row in rows]
+        assert [sorted(i for i in row if i >= 0) for row in part.ids.tolist()] == expected
+
+
+def test_guard_tells_the_others_whatever_they_wait_for():
+    def work(peers):
+        with peers.guard():
+            if peers.index == 1:
+                raise ValueError("file: expected more")
+            peers.sum(np.arange(3))
+            raise AssertionError("nobody sent that")
+
+    first, second, third = in_threads(3, work)
+    assert str(second) == "file: expected more"
+    for other in (first, third):
+        assert isinstance(other, OtherProcessError)
+        assert str(other) == "process 1: file: expected more"
+
+
+def test_different_answers_are_refused():
+    found = in_threads(2, lambda peers: peers.check_same("columns", ["word", peers.index]))
+    for error in found:
+        assert str(error).startswith("columns: expected the same in all processes, got ['word', 0]")
+
+
+def roll(*told, seconds=5.0):
+    """What processes that were told (count, index) hear of each other."""
+    port, found = free_port(), {}
+
+    def run(place, count, index):
+        try:
+            call_roll("127.0.0.1", port, count, index, seconds)
+            found[place] = None
+        except ValueError as error:
+            found[place] = str(error)
+
+    threads = [threading.Thread(target=run, args=(i, *pair)) for i, pair in enumerate(told)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [found[place] for place in range(len(told))]
+
+
+def test_roll_call():
+    assert roll((3, 0), (3, 2), (3, 1)) == [None, None, None]
+
+
+def test_wrong_process_count():
+    for told in roll((2, 0), (3, 1)):
+        assert told == (
+            "--num-processes: expected the same in all processes, got 2 in process 0 and 3 in "
+            "process 1"
+        )
+
+
+def test_missing_process():
+    here, missing = roll((3, 0), (3, 1), seconds=1.0)
+    assert here == missing
+    assert here.startswith("--num-processes: expected 3 processes within 1 s, missing those with")
+    assert here.endswith("[2]")
+
+
+def test_nobody_there():
+    [told] = roll((2, 1), seconds=0.5)
+    assert told.startswith("--coordinator: expected process 0 at 127.0.0.1:")
+
+
+def test_port_in_use():
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(ValueError, match=f"port that is free on this machine, got {port}"):
+            call_roll("127.0.0.1", port, 2, 0, 1.0)
+
+
+ASKED = {
+    "JAX_COORDINATOR_ADDRESS": "node1:1234",
+    "JAX_NUM_PROCESSES": "4",
+    "JAX_PROCESS_ID": "3",
+}
+
+
+def test_meeting_by_the_environment():
+    found = find_meeting(None, None, None, ASKED)
+    assert (found.coordinator, found.count, found.index) == ("node1:1234", 4, 3)
+    assert find_meeting("other:1", 2, 0, ASKED).coordinator == "other:1"
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}
+    assert find_meeting(None, None, None, slurm).coordinator is None  # JAX finds out
+    assert find_meeting(None, None, None, slurm | {"SLURM_STEP_NUM_TASKS": "1"}) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "wrong"),
+    [
+        (("host:1", 2, None), "expected all three"),
+        (("host", 2, 0), "--coordinator: expected HOST:PORT, got 'host'"),
+        (("host:0", 2, 0), "--coordinator: expected HOST:PORT"),
+        (("host:1", 0, 0), "--num-processes: expected 1 or more, got 0"),
+        (("host:1", 2, 2), r"--process-id: expected 0 … 1, got 2"),
+    ],
+)
+def test_meeting_that_makes_no_sense(told, wrong):
+    with pytest.raises(ValueError, match=wrong):
+        find_meeting(*told, {})

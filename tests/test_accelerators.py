@@ -1,0 +1,122 @@
+"""Every program lowers for GPUs and TPUs: no callback to the host, no float64 where none was given.
+
+Lowering needs no accelerator and compiles nothing: `jax.export` writes the program that one would
+be given. With 64-bit numbers switched off, as they are unless a user switches them on, JAX has no
+float64 at all. The suite switches them on, which is the harder case: then no *array* of a program
+whose arguments are float32 is float64. Single numbers may be, as the −inf of
+``jnp.where(legal, x, -jnp.inf)``, which is converted at once, or the learning rate of a step.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from types import ModuleType
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+
+import jaxseq
+from tests.programs import COVERS, ON_THE_HOST, PROGRAMS, as_shapes
+
+PLATFORMS = ["cuda", "tpu"]
+
+OF_LIBRARIES = {
+    "lbfgs_step": r"[\dx]+xf64",
+    "orthantwise_step": r"6xf64",
+    "dense_solution_of_bordered_systems": r"\dx3xf64",
+}
+"""Arrays that are not jaxseq's: optax keeps one number for each step that L-BFGS remembers in JAX's
+default float, and what it multiplies them by is float64 for a moment; JAX's own SVD for TPUs has
+constants, which it converts."""
+
+
+MASKS = r"(3x){1,2}f64"
+"""Of the methods for long chains: ``jnp.where(legal, 0, -jnp.inf)`` of two Python numbers, as large
+as a row or a matrix of three labels; nothing as long as the chain, which has five positions."""
+
+
+def but_for(name: str) -> str:
+    """Shapes of the few arrays of float64 that a program may have."""
+    masks = MASKS if name.endswith(("_parallel", "_blocked")) else "none"
+    return OF_LIBRARIES.get(name, masks)
+
+
+def lower(function, *arguments) -> str:
+    """The text of the program for all platforms at once."""
+    exported = export.export(jax.jit(function), platforms=PLATFORMS)(*as_shapes(arguments))
+    assert exported.platforms == tuple(PLATFORMS)
+    return exported.mlir_module()
+
+
+def double_arrays(text: str, allowed: str = "none") -> list[str]:
+    """Lines with arrays of float64, of one dimension or more, but for certain shapes."""
+    lines = re.sub(rf"tensor<{allowed}>", "", text).splitlines()
+    return [line for line in lines if re.search(r"\dxf64\b", line)]
+
+
+def callbacks(text: str) -> set[str]:
+    """Calls back to the host, and to libraries that only a CPU has."""
+    targets = set(re.findall(r"custom_call @([\w.]+)", text))
+    targets |= set(re.findall(r'call_target_name = "([^"]+)"', text))
+    return {name for name in targets if "callback" in name or name.startswith("lapack")}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_lowers_without_float64_and_without_callbacks(name):
+    function, arguments = PROGRAMS[name]()
+    text = lower(function, *arguments)
+    assert "stablehlo" in text
+    assert not callbacks(text)
+    assert not double_arrays(text, but_for(name))
+
+
+@pytest.mark.parametrize("name", ["batch_log_partition", "supervised_step", "e_step"])
+def test_without_64_bits_there_is_no_float64_at_all(name):
+    with jax.enable_x64(False):
+        function, arguments = PROGRAMS[name]()
+        assert "f64" not in lower(function, *arguments)
+
+
+# ---------------------------------------------------------------------- the list is complete
+
+
+def _functions(module: ModuleType) -> set[str]:
+    return {name for name, value in vars(module).items() if inspect.isfunction(value)}
+
+
+def test_no_public_function_is_missing():
+    modules = (jaxseq.chain, jaxseq.batch, jaxseq.constraints, jaxseq.learn)
+    rooms = (*modules, jaxseq.learn.active, jaxseq.learn.homotopy)
+    public = {name for room in rooms for name in _functions(room) if not name.startswith("_")}
+    lowered = set().union(*COVERS.values())
+    assert not lowered & set(ON_THE_HOST)
+    assert public - lowered - set(ON_THE_HOST) == set()
+
+
+# -------------------------------------------------------------------- the checks can fail
+
+
+def test_arrays_of_float64_are_noticed():
+    ones = np.ones(3, np.float32)
+    single = lower(lambda x: jnp.where(x > 0, x, -jnp.inf), ones)
+    assert "f64" in single
+    assert not double_arrays(single)
+    for widened in (
+        lambda x: x.astype(jnp.float64).sum().astype(jnp.float32),
+        lambda x: x + jnp.arange(3.0).astype(jnp.float32),
+    ):
+        assert double_arrays(lower(widened, ones))
+
+
+def test_callbacks_are_noticed():
+    def through_the_host(x):
+        return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    ones = np.ones(3, np.float32)
+    assert callbacks(jax.jit(through_the_host).lower(ones).as_text())
+    with pytest.raises((ValueError, NotImplementedError)):  # nor can it be lowered for others
+        lower(through_the_host, ones)
