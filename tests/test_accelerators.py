@@ -24,25 +24,13 @@ from tests.programs import COVERS, ON_THE_HOST, PROGRAMS, as_shapes
 
 PLATFORMS = ["cuda", "tpu"]
 
-OF_LIBRARIES = {
-    "lbfgs_step": r"[\dx]+xf64",
-    "orthantwise_step": r"6xf64",
-    "dense_solution_of_bordered_systems": r"\dx3xf64",
-}
-"""Arrays that are not jaxseq's: optax keeps one number for each step that L-BFGS remembers in JAX's
-default float, and what it multiplies them by is float64 for a moment; JAX's own SVD for TPUs has
-constants, which it converts."""
-
-
-MASKS = r"(3x){1,2}f64"
-"""Of the methods for long chains: ``jnp.where(legal, 0, -jnp.inf)`` of two Python numbers, as large
-as a row or a matrix of three labels; nothing as long as the chain, which has five positions."""
+OF_LIBRARIES = {"dense_solution_of_bordered_systems": r"\dx3xf64"}
+"""Arrays that are not jaxseq's: JAX's own SVD for TPUs has constants, which it converts."""
 
 
 def but_for(name: str) -> str:
     """Shapes of the few arrays of float64 that a program may have."""
-    masks = MASKS if name.endswith(("_parallel", "_blocked")) else "none"
-    return OF_LIBRARIES.get(name, masks)
+    return OF_LIBRARIES.get(name, "none")
 
 
 def lower(function, *arguments) -> str:

@@ -53,6 +53,9 @@ def measure_processes(copies: int = COPIES, seconds: float = SECONDS) -> list[di
             "one_process": one["tokens_per_second"],
             "two_processes": two["tokens_per_second"],
             "all_reduced_bytes": two["all_reduced_bytes"],
+            "all_reduce_seconds": two["all_reduce_seconds"],
+            "attributes_per_token": one["attributes_per_token"],
+            "labels": one["labels"],
             "relative_difference_of_loss": abs(two["loss"] / one["loss"] - 1),
         }
     ]
@@ -87,7 +90,9 @@ def evaluate(port: int, count: int, index: int, core: int, copies: int, seconds:
 
     if count > 1:
         join_processes(f"127.0.0.1:{port}", count, index)
-    objective, point, tokens = _objective(count, index, copies, make_mesh())
+    mesh = make_mesh()
+    objective, point, facts = _objective(count, index, copies, mesh)
+    tokens = facts["tokens"]
     for _ in range(2):
         value, gradient = objective(point)
     times = 3 + int(seconds / _longest(objective, point, count))
@@ -95,15 +100,44 @@ def evaluate(port: int, count: int, index: int, core: int, copies: int, seconds:
     for _ in range(times):  # by number, not by the clock: all must make as many
         value, gradient = objective(point)
     taken = time.perf_counter() - began
+    reduced = sum(leaf.nbytes for leaf in jax.tree.leaves(gradient))
     found = {
-        "tokens": tokens,
+        **facts,
         "tokens_per_second": tokens * times / taken,
         "loss": float(value),
-        "all_reduced_bytes": sum(leaf.nbytes for leaf in jax.tree.leaves(gradient)),
+        "all_reduced_bytes": reduced,
+        "all_reduce_seconds": _all_reduce_seconds(reduced, mesh),
     }
     print(json.dumps(found), flush=True)
     if count > 1:
         jax.distributed.shutdown()
+
+
+def _all_reduce_seconds(bytes: int, mesh: Any, times: int = 10) -> float:
+    """Of so many bytes and nothing else, the median of some times."""
+    import jax
+    import numpy as np
+    from jax.sharding import PartitionSpec
+
+    from jaxseq.scale import DATA
+    from jaxseq.scale._mesh import own_rows, place_rows
+
+    array = place_rows([np.ones(bytes // 4, np.float32) for _ in own_rows(mesh)], mesh)
+    spec = PartitionSpec(DATA)
+    add = jax.jit(
+        jax.shard_map(
+            lambda part: jax.lax.psum(part, DATA),
+            mesh=mesh,
+            in_specs=spec,
+            out_specs=PartitionSpec(),
+        )
+    )
+    found = []
+    for _ in range(times + 2):
+        began = time.perf_counter()
+        jax.block_until_ready(add(array))
+        found.append(time.perf_counter() - began)
+    return float(np.median(found[2:]))
 
 
 def _longest(objective: Any, point: Any, count: int) -> float:
@@ -116,14 +150,15 @@ def _longest(objective: Any, point: Any, count: int) -> float:
     return max(all_peers().exchange(own)) if count > 1 else own
 
 
-def _objective(count: int, index: int, copies: int, mesh: Any) -> tuple[Any, Any, int]:
-    """The objective on every count-th sentence of the copies, its starting point, all tokens."""
+def _objective(count: int, index: int, copies: int, mesh: Any) -> tuple[Any, Any, dict[str, float]]:
+    """The objective on every count-th sentence of the copies, its starting point, and facts."""
     import jax.numpy as jnp
     import numpy as np
 
     from jaxseq.learn._corpus import EncodedLabels, lay_out, make_shards
     from jaxseq.learn._mesh_objective import MeshObjective
     from jaxseq.learn._parameters import Spread, observed_places
+    from jaxseq.models._linear import padded_labels
     from jaxseq.tagger._problem import DENSE_FROM
     from jaxseq.text import CONLL2000, TemplateExtractor, TokenFeatures, read_conll
 
@@ -146,4 +181,9 @@ def _objective(count: int, index: int, copies: int, mesh: Any) -> tuple[Any, Any
     shards = make_shards(lay_out(part.lengths, 1), part, attributes, labels)
     objective = MeshObjective(shards, spread, 1.0, mesh=mesh)
     point = objective.place_parameters(spread.zeros())
-    return objective, point, len(tags) * copies
+    facts = {
+        "tokens": len(tags) * copies,
+        "attributes_per_token": float((np.asarray(features.ids) >= 0).sum() / len(tags)),
+        "labels": padded_labels(s),
+    }
+    return objective, point, facts

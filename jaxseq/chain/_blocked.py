@@ -108,7 +108,8 @@ def _scaled_blocked(nodes, edges, linked, valid, *, plan: Plan, summed: bool, ro
     """
     blocks = cut_row(nodes, edges, linked, valid, plan)
     starts = blocks.linked[:, :, 0].reshape(-1)  # whether a block continues the one before it
-    ends_inside = ~jnp.roll(blocks.valid[:, :, -1].reshape(-1), 1)
+    is_full = blocks.valid[:, :, -1].reshape(-1)  # its last α is used by the block after it
+    ends_inside = ~jnp.roll(is_full, 1)
 
     def handed_over(messages: _Messages) -> list[Array]:
         """What each block is told: by its left neighbour, and by its right."""
@@ -127,7 +128,7 @@ def _scaled_blocked(nodes, edges, linked, valid, *, plan: Plan, summed: bool, ro
     shrinks = _shrinking(_in_line(guess.transfers), messages.alphas) | ~jnp.roll(starts, -1)
     ample = found.lowest.min() >= smallest_trusted(nodes.dtype)
     result = found.log_z.sum(), found.nodes, found.edges.sum(0) if summed else found.edges
-    return result, _agree(told, messages, starts) & ample & shrinks.all()
+    return result, _agree(told, messages, starts, is_full) & ample & shrinks.all()
 
 
 class _Messages(NamedTuple):
@@ -201,11 +202,16 @@ def _go_back_all(factors: Factors, start: Float[Array, "s c"]) -> Float[Array, "
     return lax.scan(step, start, (factors.nodes, factors.linked, edges), reverse=True)[0]
 
 
-def _agree(old: _Messages, new: _Messages, starts: Bool[Array, " b"]) -> Bool[Array, ""]:
-    """Whether the messages that crossed a link are what their block had been told."""
+def _agree(
+    old: _Messages, new: _Messages, starts: Bool[Array, " b"], is_full: Bool[Array, " b"]
+) -> Bool[Array, ""]:
+    """Whether the messages that were used are what their block had been told.
+
+    The α at the end of a full block gives the marginals there, also where no link leaves it.
+    """
     close = 4 * float(jnp.finfo(old.alphas.dtype).eps) ** 0.75
     differ = lambda a, b: jnp.abs(a - b) > close * jnp.minimum(a, b)  # noqa: E731
-    from_left = differ(old.alphas, new.alphas) & jnp.roll(starts, -1)
+    from_left = differ(old.alphas, new.alphas) & is_full
     possible = jnp.roll(new.alphas, 1, axis=1) > 0
     from_right = differ(old.betas, new.betas) & possible & starts
     return ~from_left.any() & ~from_right.any()

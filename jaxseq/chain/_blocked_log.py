@@ -53,7 +53,8 @@ def _transfer(group: Blocks) -> Float[Array, "c s s"]:
     What all labels gain alike at a position is left out, and with it the large numbers.
     """
     s = group.nodes.shape[2]
-    starts = jnp.where(jnp.eye(s, dtype=bool), 0.0, -jnp.inf).astype(group.nodes.dtype)
+    zero = jnp.zeros((), group.nodes.dtype)
+    starts = jnp.where(jnp.eye(s, dtype=bool), zero, -jnp.inf)
 
     def cross(block):
         run = lambda start: log_forward(*_with_message(block, start))  # noqa: E731

@@ -103,8 +103,8 @@ def _look_up(function: Int[Array, "m s"], at: Int[Array, "m k"]) -> Int[Array, "
 
 def _first(nodes: Float[Array, "n s"], valid: Bool[Array, " n"]) -> Float[Array, " s"]:
     """Scores of the first label; with no position at all there is one empty path, of score 0."""
-    nothing = jnp.where(jnp.arange(nodes.shape[1]) == 0, 0, -jnp.inf)
-    return jnp.where(valid[0], nodes[0], nothing.astype(nodes.dtype))
+    zero = jnp.zeros((), nodes.dtype)
+    return jnp.where(valid[0], nodes[0], jnp.where(jnp.arange(nodes.shape[1]) == 0, zero, -jnp.inf))
 
 
 def _no_pairs(nodes: Float[Array, "n s"]) -> Float[Array, "0 s s"]:
@@ -113,7 +113,8 @@ def _no_pairs(nodes: Float[Array, "n s"]) -> Float[Array, "0 s s"]:
 
 def _tree_of_steps(add: Add, nodes: Array, edges: Array, linked: Array) -> list[Steps]:
     # Past the end every label stays what it is, so that the last real position is the last of all.
-    stay = jnp.where(jnp.eye(nodes.shape[1], dtype=bool), 0, -jnp.inf).astype(nodes.dtype)
+    zero = jnp.zeros((), nodes.dtype)
+    stay = jnp.where(jnp.eye(nodes.shape[1], dtype=bool), zero, -jnp.inf)
     matrices = jnp.where(linked[:, None, None], edges + nodes[1:, None, :], stay)
 
     def combine(left: Steps, right: Steps) -> Steps:

@@ -72,6 +72,7 @@ def run_in_processes(
     try:
         with peers.guard():
             check_process_options(options)
+            peers.check_same("options", _shared_options(options))
         status = run(options, peers)
         sys.stdout.flush()
         jax.distributed.shutdown()
@@ -83,6 +84,16 @@ def run_in_processes(
         _leave(peers, REFUSED, str(error))
     except KeyboardInterrupt:
         _leave(peers, INTERRUPTED, "interrupted")
+
+
+OF_EACH = ("process_id", "run", "usual", "out", "dev", "quiet", "json", "cores")
+"""Options that may differ, as they change nothing that processes do together."""
+
+
+def _shared_options(options: argparse.Namespace) -> dict[str, Any]:
+    """What all processes must have been told alike: else one would wait for ever for the rest."""
+    kept = {name: value for name, value in vars(options).items() if name not in OF_EACH}
+    return {name: str(kept[name]) for name in sorted(kept)}
 
 
 def _lost(options: argparse.Namespace, error: Exception) -> str:

@@ -131,6 +131,8 @@ def _add_search_options(add: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     if options.shards is not None:
         check_shards_alone(options)
+        if options.checkpoint is not None:
+            _check_checkpoint(options.checkpoint, options.out)
         return _train_from_shards(options)
     options.files, options.train = options.train, options.train[0]
     return run_in_processes(options, _train)

@@ -6,13 +6,18 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jaxseq.cli._codl import check_codl_options
 from jaxseq.cli._files import require_model_place
+from jaxseq.cli._train_hmm import check_model_options
+from jaxseq.cli._unlabelled import check_unlabelled_options
 
 if TYPE_CHECKING:
     from jaxseq.tagger import CRFTagger
 
 AT_ONCE = ("unlabelled", "warm_start", "coordinator", "num_processes", "process_id")
 """Options of trainings that hold the corpus, or that share it among processes."""
+DECIDED = ("cutoff",)
+"""Options that were decided when the shards were written."""
 
 
 def add_shards_option(parser: argparse.ArgumentParser, needless: Sequence[argparse.Action]) -> None:
@@ -40,6 +45,8 @@ def add_shards_option(parser: argparse.ArgumentParser, needless: Sequence[argpar
 
 def check_shards_alone(options: argparse.Namespace) -> None:
     """ValueError for options that do not go with shards."""
+    from jaxseq.scale._start import find_meeting
+
     if options.train is not None:
         raise ValueError("--shards: expected alone, got --train too")
     if options.templates is not None:
@@ -50,6 +57,14 @@ def check_shards_alone(options: argparse.Namespace) -> None:
         if getattr(options, name) is not None:
             flag = f"--{name.replace('_', '-')}"
             raise ValueError(f"{flag}: expected nothing along with --shards")
+    for name in DECIDED:
+        if getattr(options, name) != options.usual[name]:
+            raise ValueError(f"--{name}: expected with jaxseq shard, not along with --shards")
+    check_model_options(options, options.usual)
+    check_unlabelled_options(options)
+    check_codl_options(options)
+    if find_meeting(None, None, None) is not None:
+        raise ValueError("--shards: expected in a run of one process only, found variables of more")
     if options.algorithm == "lbfgs":
         raise ValueError(
             "--algorithm: expected adamw or sgd along with --shards, as L-BFGS needs the whole "

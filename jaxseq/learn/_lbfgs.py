@@ -228,8 +228,16 @@ def _empty_memory(parameters, settings: Settings) -> optax.ScaleByLBFGSState:
     if any(isinstance(_sharding(leaf), NamedSharding) for leaf in jax.tree.leaves(parameters)):
         return _empty_memory_on_mesh(jax.eval_shape(init, parameters), parameters)
     memory: Any = init(parameters)
-    # optax hands out one array of zeros twice; each must be its own to be updated in place.
-    return memory._replace(diff_updates_memory=jax.tree.map(jnp.copy, memory.diff_updates_memory))
+    # optax hands out one array of zeros twice; each must be its own to be updated in place. And it
+    # keeps numbers in JAX's default float, by which all that they multiply would become float64.
+    return memory._replace(
+        diff_updates_memory=jax.tree.map(jnp.copy, memory.diff_updates_memory),
+        weights_memory=memory.weights_memory.astype(_float_of(parameters)),
+    )
+
+
+def _float_of(parameters) -> Any:
+    return jnp.result_type(*jax.tree.leaves(parameters))
 
 
 def _empty_memory_on_mesh(shapes: Any, parameters) -> optax.ScaleByLBFGSState:
@@ -252,7 +260,7 @@ def _empty_memory_on_mesh(shapes: Any, parameters) -> optax.ScaleByLBFGSState:
         updates=like(shapes.updates, 0),
         diff_params_memory=like(shapes.diff_params_memory, 1),
         diff_updates_memory=like(shapes.diff_updates_memory, 1),
-        weights_memory=jnp.zeros(shapes.weights_memory.shape, shapes.weights_memory.dtype),
+        weights_memory=jnp.zeros(shapes.weights_memory.shape, _float_of(parameters)),
     )
 
 

@@ -119,15 +119,23 @@ def join_processes(
         host, _, port = meeting.coordinator.rpartition(":")
         if meeting.count > 1 or meeting.index == 0:
             call_roll(host.strip("[]"), int(port), meeting.count, meeting.index, wait_seconds)
+    # JAX would take SIGTERM for news that its scheduler has for training code, and go on.
+    jax.config.update("jax_enable_preemption_service", False)
     with _chatter_to_stderr():
-        jax.distributed.initialize(
-            meeting.coordinator,
-            meeting.count,
-            meeting.index,
-            initialization_timeout=max(1, int(wait_seconds)),
-            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
-            shutdown_timeout_seconds=END_SECONDS,
-        )
+        try:
+            jax.distributed.initialize(
+                meeting.coordinator,
+                meeting.count,
+                meeting.index,
+                initialization_timeout=max(1, int(wait_seconds)),
+                heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+                shutdown_timeout_seconds=END_SECONDS,
+            )
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(
+                f"processes: expected all to meet within {wait_seconds:g} s, got {reason:.300}"
+            ) from error
         peers = all_peers()
         peers.exchange(None)  # connects the devices, which is when gloo speaks
     return peers

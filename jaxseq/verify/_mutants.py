@@ -132,15 +132,15 @@ MUTANTS: tuple[Mutant, ...] = (
         "chain._marginals", "row_marginals.defjvp", "covariance_product",
         (
             SIGN,
-            "edge_marginals, node_tangent, edge_tangent)",
-            "edge_marginals, node_tangent, -edge_tangent)",
+            "edge_marginals, node_tangent, edge_tangent, parallel",
+            "edge_marginals, node_tangent, -edge_tangent, parallel",
         ),
         by="grad",
     ),
     *_mutants(
         "chain._marginals", "row_log_partition.defjvp", "marginals",
-        (DROPPED, "jnp.sum(node_marginals * node_tangent) +", ""),
-        (SIGN, "+ jnp.sum(edge_marginals", "- jnp.sum(edge_marginals"),
+        (DROPPED, "jnp.sum(by_node * node_tangent) +", ""),
+        (SIGN, "+ jnp.sum(by_edge", "- jnp.sum(by_edge"),
         by="grad",
     ),
     # Entropy, its lattices, Mann's gradient, and the derivative rule made of it.
@@ -152,8 +152,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "chain._entropy", "lattices_from_marginals", "mann_entropy_gradient",
         (
             AXES,
-            "right_lattice(forward, nothing, -safe_log(forward))",
-            "right_lattice(forward, nothing, -safe_log(forward).swapaxes(1, 2))",
+            "to_right(forward, nothing, -safe_log(forward))",
+            "to_right(forward, nothing, -safe_log(forward).swapaxes(1, 2))",
         ),
     ),
     *_mutants(

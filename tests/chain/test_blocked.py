@@ -233,3 +233,19 @@ def test_marginals_come_by_position():
     nodes, edges = _scores(5)
     found = marginals(Chain(nodes, edges), method="blocked")
     assert_trees_close((found.nodes, found.edges), _plain(nodes, edges, N)[1:], FLOAT64)
+
+
+@pytest.mark.parametrize(("n", "length"), [(8, 8), (20, 8), (81, 81), (100, 99)])
+def test_a_sequence_that_ends_where_a_block_ends(n, length):
+    """The last position is then the next block's business; slow steps before it tempt to guess."""
+    rng = np.random.default_rng(n)
+    plan = plan_blocks(n, S, np.dtype(np.float64))
+    edges = rng.normal(size=(n - 1, S, S))
+    edges[max(0, length - 1 - plan.length) : length - 1] = np.where(np.eye(S) == 1, 0, -9.0)
+    nodes = rng.normal(size=(n, S))
+    nodes[max(0, length - plan.length) : length] *= 0.01
+    found = marginals(Chain(nodes, edges, length), method="blocked")
+    _, by_node, by_edge = _plain(nodes, edges, length)
+    np.testing.assert_allclose(found.nodes[:length], by_node, atol=1e-9)
+    np.testing.assert_allclose(found.edges[: length - 1], by_edge, atol=1e-9)
+    assert not np.asarray(found.nodes[length:]).any()

@@ -17,7 +17,7 @@ from jaxseq.scale._mesh import check_mesh
 ROOT = Path(__file__).parents[2]
 # Eight devices on few cores wait for each other; the limit is for those that never come.
 FLAGS = [
-    "--xla_backend_optimization_level=0",
+    os.environ["XLA_FLAGS"],  # of the suite, which compile quickly
     "--xla_force_host_platform_device_count=8",
     "--xla_cpu_collective_call_terminate_timeout_seconds=600",
 ]

@@ -40,7 +40,7 @@ def start(arguments, module="jaxseq"):
     """A process of its own, with none of the suite's settings but those that compile quickly."""
     env = {key: os.environ[key] for key in os.environ if not key.startswith(("JAX_", "XLA_"))}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")])
-    env["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+    env["XLA_FLAGS"] = os.environ["XLA_FLAGS"]  # of the suite, which compile quickly
     return subprocess.Popen(
         [sys.executable, "-m", module, *map(str, arguments)],
         env=env,
