@@ -119,8 +119,10 @@ def join_processes(
         host, _, port = meeting.coordinator.rpartition(":")
         if meeting.count > 1 or meeting.index == 0:
             call_roll(host.strip("[]"), int(port), meeting.count, meeting.index, wait_seconds)
-    # JAX would take SIGTERM for news that its scheduler has for training code, and go on.
+    # JAX would take SIGTERM for news that its scheduler has for training code, and go on; and it
+    # would end this process in mid-sentence when process 0 is gone.
     jax.config.update("jax_enable_preemption_service", False)
+    jax.config.update("jax_enable_recoverability", True)
     with _chatter_to_stderr():
         try:
             jax.distributed.initialize(

@@ -173,20 +173,21 @@ def test_truncated_shard(folder):
     assert not (folder / "none").exists()
 
 
-def test_a_killed_process_is_missed(folder):
+@pytest.mark.parametrize(("killed", "how"), [(1, "KILL"), (0, "KILL"), (1, "TERM")])
+def test_a_killed_process_is_missed(folder, killed, how):
     """The other ends within a minute, with a message; its checkpoint is whole."""
     X, y = draw_sentences(np.random.default_rng(6), 30)
     write_corpus(folder / "long.txt", X, y)
     (folder / "pairs").write_text("word[0]\nword[-1]|word[0]\nword[0]|word[1]\n")
-    kept = folder / "kept"
+    kept = folder / f"kept {killed} {how}"
     arguments = ["train", "--train", folder / "long.txt", "--templates", folder / "pairs"]
     arguments += ["--out", folder / "killed", "--checkpoint", kept, "--l2", "0.001"]
-    first, second = start_pair(arguments, "tests.scale.slow_train")
-    while not kept.exists() and first.poll() is None:
+    pair = start_pair(arguments, "tests.scale.slow_train")
+    while not kept.exists() and pair[0].poll() is None:
         time.sleep(0.05)
-    second.send_signal(signal.SIGKILL)
+    pair[killed].send_signal(getattr(signal, f"SIG{how}"))
     ended = time.monotonic()
-    [(status, _, errors), _] = finish([first, second])
+    status, _, errors = finish(pair)[1 - killed]
     assert time.monotonic() - ended < 60
     assert status == 1, errors
     assert "another process of this run has ended or cannot be reached" in errors
