@@ -91,7 +91,7 @@ def _p(scores: Mapping[str, Any]) -> str:
 
 
 def _worst_p(results: Sequence[Result]) -> str:
-    return _p(min(results, key=lambda one: one["p_value"]))
+    return _p(min(results, key=lambda one: (not is_worse(one), one["p_value"])))
 
 
 def _ending(row: str, results: Sequence[Result]) -> str:

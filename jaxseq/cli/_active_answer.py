@@ -20,7 +20,8 @@ def add_answer(subparsers: Any) -> None:
         "answer",
         help="take in answers, from Label Studio or as JSON lines, and train",
         description="Take in answers, some or all of the round under way, and train. If one of "
-        "them is illegal none is taken in.",
+        "them is illegal none is taken in. Tasks of past rounds that come again in an export of "
+        "Label Studio count as tasks without an answer, if their labels are those taken in then.",
     )
     add_folder_and_json(parser)
     parser.add_argument(
@@ -44,11 +45,12 @@ def _run(options: argparse.Namespace) -> int:
         except ValueError as error:  # labels that the scheme forbids, in one sentence
             raise ValueError(f"{shown(options.file)}: {error}") from error
         without = f", {skipped:,} without an answer" if skipped else ""
-        told = [f"answers   {len(answers):,} tokens{without}"]
+        tokens = len({(answer.sentence, answer.position) for answer in answers})
+        told = [f"answers   {tokens:,} tokens{without}"]
         if not options.no_train:
-            run.learner.train()
+            run.train()
             told.append(line_on_training(run))
-        report = run.report() | {"answers": len(answers), "without_answer": skipped}
+        report = run.report() | {"answers": tokens, "without_answer": skipped}
         tell(report, options.json, told)
     return 0
 
@@ -63,7 +65,7 @@ def read_answers(lines: list[str], path: str, run: ActiveRun) -> tuple[list[Answ
     from jaxseq.cli._active_rules import AnswerRules
     from jaxseq.cli._label_studio_export import answers_of_export
 
-    rules = AnswerRules(run.round, run.corpora, run.classes)
+    rules = AnswerRules(run.round, run.corpora, run.classes, run.label_of)
     text = "\n".join(lines)
     if text.lstrip().startswith("["):
         answers, skipped = answers_of_export(_parsed(text, path), path, rules)

@@ -10,7 +10,7 @@ from jaxseq.cli._columns import FEATURES, LABEL, Names, require_columns
 from jaxseq.cli._corpus import Corpus
 from jaxseq.cli._files import STANDARD, iter_input, require_file, require_rereadable, shown
 from jaxseq.cli._template_choice import choose_templates, usual_templates
-from jaxseq.cli._unlabelled import read_unlabelled
+from jaxseq.cli._unlabelled import OUTSIDE, read_unlabelled
 from jaxseq.text import Sentence, Templates
 
 
@@ -68,7 +68,29 @@ def read_pool(options: argparse.Namespace, like: Corpus, needed: Sequence[str]) 
     if options.pool_format == "plain":
         return _read_plain(options, needed)
     named = argparse.Namespace(**{**vars(options), "unlabelled": options.pool})
-    return read_unlabelled(named, like, needed)
+    sentences = read_unlabelled(named, like, needed)
+    if options.train is None:
+        _refuse_labels(sentences, like, set(options.labels), shown(options.pool))
+    return sentences
+
+
+def _refuse_labels(
+    sentences: Sequence[Sentence], like: Corpus, labels: set[str], place: str
+) -> None:
+    """ValueError when a column holds some of the labels: without --train nothing says which it is.
+
+    What also occurs in the first column, as punctuation does, and the O, prove nothing.
+    """
+    words, *others = sentences[0].columns
+    cells = {name: {cell for s in sentences for cell in s[name]} for name in (words, *others)}
+    for name in others:
+        found = sorted((cells[name] & labels) - {OUTSIDE} - cells[words])
+        if found:
+            raise ValueError(
+                f"{place}: expected no labels in column {like.names.index(name) + 1}, {name!r}, "
+                f"found {found[0]!r} (--columns names the columns, the label last, and leaves one "
+                "out with '-')"
+            )
 
 
 def _read_plain(options: argparse.Namespace, needed: Sequence[str]) -> list[Sentence]:

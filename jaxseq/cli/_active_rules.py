@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jaxseq.cli._active_files import Corpora
+
+Label = str | tuple[str, ...]
 
 MOST_LISTED = 30
 """Labels that a message lists at most."""
@@ -18,6 +20,7 @@ class AnswerRules:
 
     Args:
         round: the one under way. corpora: whose pool is asked about. classes: all labels.
+        known: from a sentence and a position to the label taken in already, None for none.
 
     Example:
         >>> from jaxseq.text import Sentence
@@ -32,6 +35,7 @@ class AnswerRules:
     round: int
     corpora: Corpora
     classes: Sequence[str]
+    known: Callable[[int, int], Label | None] = lambda sentence, position: None
 
     def round_of(self, value: Any, place: str) -> None:
         """Whether it is the round under way."""
@@ -42,6 +46,13 @@ class AnswerRules:
                 f"round {number}"
             )
 
+    def is_past(self, value: Any, place: str) -> bool:
+        """Whether it is a round that is over, and not the one under way."""
+        if self._whole("round", value, None, place) < self.round:
+            return True
+        self.round_of(value, place)
+        return False
+
     def sentence(self, value: Any, place: str) -> int:
         """The number of a sentence of the pool."""
         return self._whole("sentence", value, len(self.corpora.pool), place)
@@ -50,7 +61,7 @@ class AnswerRules:
         """The place of a token in its sentence."""
         return self._whole(name, value, len(self.corpora.words(sentence)), place)
 
-    def label(self, value: Any, place: str) -> str | tuple[str, ...]:
+    def label(self, value: Any, place: str) -> Label:
         """A label, or several possible ones."""
         if isinstance(value, str):
             return self._known(value, place)

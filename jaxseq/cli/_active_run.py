@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jaxseq.tagger import ActiveLearner
 
 Say = Callable[[str], object]
+NOTHING_ASKED = "there is nothing to ask in round {}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +64,20 @@ class ActiveRun:
         begin = int(state.pool.lengths[:sentence].sum())
         return bool(state.known.answered[begin + position])
 
+    def label_of(self, sentence: int, position: int) -> str | tuple[str, ...] | None:
+        """The annotator's label of a token, or several possible ones; None for no answer."""
+        return self.learner._begun().known.label_of(sentence, position)
+
     def has_labels(self) -> bool:
         """Whether the annotator has labelled any token."""
         return bool(self.learner._begun().known.answered.any())
+
+    def train(self) -> None:
+        """End the round; a model that would be the last is compared with one from zeros."""
+        learner = self.learner.train()
+        warm = learner.history_[-1]["start"] == "warm"
+        if warm and learner.check_warm_start and learner.status().stop:
+            learner.recheck()
 
     def next_queries(self, say: Say) -> list[Query]:
         """What to ask now; none when nothing is left.
@@ -77,8 +89,9 @@ class ActiveRun:
         """
         queries = self.learner.propose()
         while not queries and (self.asked() or not self.learner.status().stop):
-            say(f"all queries of round {self.round} are answered: training")
-            self.learner.train()
+            done = "all queries of round {} are answered" if self.asked() else NOTHING_ASKED
+            say(f"{done.format(self.round)}: training")
+            self.train()
             queries = self.learner.propose()
         return queries
 

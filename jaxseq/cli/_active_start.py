@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace) -> int:
     with opened(options.out) as run:
         told = []
         if run.has_labels():
-            run.learner.train()
+            run.train()
             told.append(line_on_training(run))
         report = run.report()
     counts = (0 if train is None else len(train.sentences), len(pool))
@@ -115,6 +115,8 @@ def _as_text(report: dict[str, Any], told: list[str]) -> str:
 
 def _require_place(out: Path) -> None:
     """ValueError unless a new folder can be made there."""
+    if Path.cwd().is_relative_to(out.resolve()):
+        raise ValueError(f"--out: expected a folder to make, got {str(out)!r}, which is in use")
     if out.is_dir() and any(out.iterdir()):
         raise ValueError(f"{out}: expected nothing or an empty folder there, found other files")
     require_model_place(str(out))

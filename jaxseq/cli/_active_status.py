@@ -44,7 +44,7 @@ def _sources(run: ActiveRun) -> list[str]:
 
 def _run_train(options: argparse.Namespace) -> int:
     with opened(options.folder) as run:
-        run.learner.train()
+        run.train()
         tell(run.report(), options.json, [line_on_training(run)])
     return 0
 

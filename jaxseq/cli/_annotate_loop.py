@@ -8,7 +8,7 @@ from jaxseq.cli._active_questions import questions_of
 from jaxseq.cli._active_run import ActiveRun, lines_of
 from jaxseq.cli._active_status import line_on_training
 from jaxseq.cli._annotate_screen import Keys, Lines, Screen
-from jaxseq.cli._annotate_state import Event, Session, event_of, step
+from jaxseq.cli._annotate_state import Event, Retraction, Session, event_of, step
 from jaxseq.learn.active import Query
 
 
@@ -20,7 +20,7 @@ class Annotator:
         run: of which queries are answered. screen: that shows them. read_key: gives the keys.
         keys: of `assign_keys`.
 
-    `kept` holds the sentence and the position of every token that was labelled.
+    `kept` holds the sentence and the position of every token that was labelled, and is.
     """
 
     run: ActiveRun
@@ -39,7 +39,7 @@ class Annotator:
             if not self._label(self._open_session(queries)):
                 break
             self.screen.say("training")
-            self.run.learner.train()
+            self.run.train()
             self.read_key.forget()
             self.screen.say("\n".join([line_on_training(self.run), *lines_of(self.run.report())]))
         folder = self.run.folder
@@ -74,7 +74,10 @@ class Annotator:
 
     def _take(self, session: Session, event: Event) -> Session:
         following, answer, message = step(session, event)
-        if answer is not None:
+        if isinstance(answer, Retraction):
+            self.run.learner.retract([answer])
+            self.kept.discard((answer.sentence, answer.position))
+        elif answer is not None:
             try:
                 self.run.learner.answer([answer])
             except ValueError as error:  # a label that the scheme does not allow there

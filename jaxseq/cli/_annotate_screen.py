@@ -110,13 +110,9 @@ class Screen:
         self._console.print()
         self._console.print(Text(f"round {question.round}, token {where}", "dim"))
         self._console.print(sentence_line(session))
-        given = session.given.get(session.place)
-        offered = given if given is not None else item.guess
-        if given is not None:
-            self.say(f"you said {given}; Enter keeps it")
-        elif offered is not None and item.confidence is not None:
-            self.say(f"guess {offered}, {item.confidence:.1%} sure; Enter accepts it")
-        self._console.print(self._key_line(labels, offered))
+        if item.guess is not None and item.confidence is not None:
+            self.say(f"guess {item.guess}, {item.confidence:.1%} sure; Enter accepts it")
+        self._console.print(self._key_line(labels, item.guess))
 
     def _key_line(self, labels: list[str], offered: str | None) -> Text:
         line = Text()

@@ -30,6 +30,13 @@ class Item(NamedTuple):
         return self.question.confidence[self.position - self.question.start]
 
 
+class Retraction(NamedTuple):
+    """Of the label of a token: the opposite of an answer."""
+
+    sentence: int
+    position: int
+
+
 class Event(NamedTuple):
     """What the annotator wants: to accept, choose a label, skip, undo, or quit."""
 
@@ -86,26 +93,22 @@ class Session:
         }
 
 
-def step(session: Session, event: Event) -> tuple[Session, Answer | None, str]:
+def step(session: Session, event: Event) -> tuple[Session, Answer | Retraction | None, str]:
     """What an event does.
 
     Args:
         session: before. event: anything but "quit".
 
     Returns:
-        The session after it, an answer to keep or None, and what to tell, mostly nothing. A label
-        that was given stays given when undo shows its token again, until another replaces it.
+        The session after it, an answer to keep or to take back, or None, and what to tell, mostly
+        nothing. Undo takes back the label of the token that it goes back to.
     """
     if event.kind == "undo":
-        if not session.trail:
-            return session, None, "there is nothing to undo in this round"
-        *trail, place = session.trail
-        return replace(session, place=place, trail=tuple(trail)), None, ""
+        return _undo(session)
     if session.is_done:
         return session, None, "all tokens of this round are done"
     following = replace(session, place=session.place + 1, trail=(*session.trail, session.place))
-    before = session.given.get(session.place)
-    if event.kind == "skip" or (event.kind == "accept" and before is not None):
+    if event.kind == "skip":
         return following, None, ""
     item = session.current
     label = item.guess if event.kind == "accept" else event.label
@@ -113,6 +116,19 @@ def step(session: Session, event: Event) -> tuple[Session, Answer | None, str]:
         return session, None, "there is no guess to accept yet: choose a label"
     following = replace(following, given={**session.given, session.place: label})
     return following, Answer(item.question.sentence, item.position, label), ""
+
+
+def _undo(session: Session) -> tuple[Session, Retraction | None, str]:
+    if not session.trail:
+        return session, None, "there is nothing to undo in this round"
+    *trail, place = session.trail
+    given = {other: label for other, label in session.given.items() if other != place}
+    before = replace(session, place=place, trail=tuple(trail), given=given)
+    if place not in session.given:
+        return before, None, ""
+    item = before.current
+    message = f"{session.given[place]} is taken back"
+    return before, Retraction(item.question.sentence, item.position), message
 
 
 def assign_keys(labels: Sequence[str]) -> dict[str, str]:

@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from jaxseq.cli._active_rules import AnswerRules
+from jaxseq.cli._active_rules import AnswerRules, Label
 from jaxseq.cli._label_studio import borders_of, text_of
 from jaxseq.learn.active import Answer
 
 NOT_REPEATED = re.compile(r"[BESLU](-.*)?")
 """Labels of chunk schemes that no two neighbours share: first, last and only tokens."""
 
-Label = str | tuple[str, ...]
+Token = tuple[int, int]
+"""Sentence and position."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,14 @@ def answers_of_export(
         tasks: entries of the export. path: what messages call it. rules: what answers must be.
 
     Returns:
-        The answers, and how many tasks had none: not labelled, or cancelled.
+        The answers, and how many tasks had none: not labelled, cancelled, or of a past round with
+        the labels that are known since then, as a project of several rounds has them.
 
     Raises:
         ValueError: with the file and the task, for a region that does not fit the tokens, and for
-            labels that contradict one another.
+            labels that contradict one another, or what is known from a past round.
     """
-    found: dict[tuple[int, int], Label] = {}
+    found: dict[Token, Label] = {}
     skipped = 0
     for number, task in enumerate(tasks):
         place = _place(task, number, path)
@@ -57,24 +59,63 @@ def answers_of_export(
         if not any(annotations):
             skipped += 1
             continue
-        rules.round_of(data.get("round"), place)
-        sentence = rules.sentence(data.get("sentence"), place)
-        tokens = rules.corpora.words(sentence)
-        if data.get("text") != text_of(tokens):
-            raise ValueError(
-                f"{place}: expected the text of sentence {sentence}, {text_of(tokens)!r:.80}, got "
-                f"{data.get('text')!r:.80}"
-            )
-        for region in (r for regions in annotations for r in _in_code_points(regions, tokens)):
-            label = rules.label(region.labels, place)
-            label = label[0] if len(set(label)) == 1 else tuple(sorted(set(label)))
-            for position in _positions(region, tokens, rules.classes, place):
-                if found.setdefault((sentence, position), label) != label:
-                    raise ValueError(
-                        f"{place}: expected one label for token {position + 1}, "
-                        f"{tokens[position]!r}, got {found[sentence, position]!r} and {label!r}"
-                    )
+        is_past = rules.is_past(data.get("round"), place)
+        labels = _labels_of(data, annotations, place, rules)
+        if is_past:
+            _require_known(labels, data["round"], place, rules)
+            skipped += 1
+            continue
+        for token, label in labels.items():
+            _add(found, token, label, place, rules)
     return [Answer(*token, label) for token, label in found.items()], skipped
+
+
+def _labels_of(
+    data: dict[str, Any], annotations: list[list[Region]], place: str, rules: AnswerRules
+) -> dict[Token, Label]:
+    """The labels of one task, by sentence and position."""
+    sentence = rules.sentence(data.get("sentence"), place)
+    tokens = rules.corpora.words(sentence)
+    if data.get("text") != text_of(tokens):
+        raise ValueError(
+            f"{place}: expected the text of sentence {sentence}, {text_of(tokens)!r:.80}, got "
+            f"{data.get('text')!r:.80}"
+        )
+    found: dict[Token, Label] = {}
+    for region in (r for regions in annotations for r in _in_code_points(regions, tokens)):
+        label = rules.label(region.labels, place)
+        label = label[0] if len(set(label)) == 1 else tuple(sorted(set(label)))
+        for position in _positions(region, tokens, rules.classes, place):
+            _add(found, (sentence, position), label, place, rules)
+    return found
+
+
+def _add(
+    found: dict[Token, Label], token: Token, label: Label, place: str, rules: AnswerRules
+) -> None:
+    if found.setdefault(token, label) != label:
+        raise ValueError(
+            f"{place}: expected one label for {_in_words(token, rules)}, got {found[token]!r} and "
+            f"{label!r}"
+        )
+
+
+def _require_known(labels: dict[Token, Label], number: int, place: str, rules: AnswerRules) -> None:
+    """ValueError unless a task of a past round says what is known of its tokens already."""
+    for token, label in labels.items():
+        known = rules.known(*token)
+        if label != known:
+            before = "no label" if known is None else repr(known)
+            raise ValueError(
+                f"{place}: expected an answer of round {rules.round}, the one under way, or the "
+                f"labels of a past one as they were taken in, got round {number} with {label!r} "
+                f"for {_in_words(token, rules)}, which has {before}"
+            )
+
+
+def _in_words(token: Token, rules: AnswerRules) -> str:
+    sentence, position = token
+    return f"token {position + 1}, {rules.corpora.words(sentence)[position]!r}"
 
 
 def _place(task: Any, number: int, path: str) -> str:

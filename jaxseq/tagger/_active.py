@@ -16,6 +16,7 @@ from jaxseq.tagger._active_known import KnownLabels
 from jaxseq.tagger._active_pool import Pool
 from jaxseq.tagger._active_replay import (
     Run,
+    answer_lines,
     given_lines,
     learner_settings,
     proposal_lines,
@@ -130,8 +131,8 @@ class ActiveLearner(BaseEstimator):
             y = list(y)
             run.known.given(y)
         if folder is not None:
-            run.folder = StateFolder.create(folder, learner_settings(self, pool))
-            run.write(given_lines(y or []))
+            settings = learner_settings(self, pool)
+            run.folder = StateFolder.create(folder, settings, given_lines(y or []))
         return self._take(run)
 
     @classmethod
@@ -197,8 +198,31 @@ class ActiveLearner(BaseEstimator):
         if round is not None and round != run.round:
             raise ValueError(f"round: expected answers of round {run.round}, got round {round!r}")
         plain = run.known.check(answers)
-        run.write([{"kind": "answer", "round": run.round, **a._asdict()} for a in plain])
+        run.write(answer_lines(run.round, plain))
         run.known.answer(plain)
+
+    def retract(self, tokens: Iterable[tuple[int, int]]) -> None:
+        """Take back the labels of tokens: they count as never given, from the next training on.
+
+        Args:
+            tokens: (sentence, position) of each; one without a label stays so.
+
+        Raises:
+            ValueError: for a token that is not there. Then none of the labels is taken back.
+
+        Example:
+            >>> import jaxseq
+            >>> learner = jaxseq.ActiveLearner(jaxseq.CRFTagger(["word[0]"]), initial=1)
+            >>> _ = learner.begin([["the", "dog"]], classes=["D", "N"])
+            >>> learner.answer([(0, 0, "D"), (0, 1, "D")])
+            >>> learner.retract([(0, 1)])
+            >>> learner.status().labelled_tokens
+            1
+        """
+        run = self._begun()
+        plain = run.known.check_places(tokens)
+        run.write(answer_lines(run.round, [(*token, None) for token in plain]))
+        run.known.retract(plain)
 
     def train(self, *, start: Literal["warm", "cold"] = "warm") -> ActiveLearner:
         """Train on the sentences that have a label, which ends the round.

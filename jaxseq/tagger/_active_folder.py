@@ -2,8 +2,10 @@
 
 ``settings.json`` is written once. ``journal.jsonl`` only grows, a JSON object a line, of these
 kinds: ``given`` (labels of a sentence that were known from the start), ``query`` and ``proposed``
-(which ends the queries of a round), ``answer``, and ``trained``, which names the model by its
-SHA-256. ``model`` is a tagger as `jaxseq.load` reads it. All else is rebuilt from these.
+(which ends the queries of a round), ``answers`` (all that came at once, so that they are taken in
+whole or not at all; the label null takes one back), and ``trained``, which names the model by its
+SHA-256. A line ``answer`` holds a single one. ``model`` is a tagger as `jaxseq.load` reads it. All
+else is rebuilt from these.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from jaxseq.tagger._tagger import CRFTagger
 
 FORMAT = "jaxseq active 1"
 SETTINGS, JOURNAL, MODEL, NEXT, OLD = "settings.json", "journal.jsonl", "model", ".next", ".old"
-KINDS = ("given", "query", "proposed", "answer", "trained")
+KINDS = ("given", "query", "proposed", "answer", "answers", "trained")
 
 
 class StateFolder:
@@ -35,8 +37,13 @@ class StateFolder:
         self._path = Path(path)
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], settings: dict[str, Any]) -> StateFolder:
-        """A new one; ValueError where there is something already."""
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        settings: dict[str, Any],
+        lines: Iterable[dict[str, Any]] = (),
+    ) -> StateFolder:
+        """A new one whose journal begins so; ValueError where there is something already."""
         if not isinstance(path, str | os.PathLike):
             raise ValueError(f"folder: expected a path, got {path!r:.60}")
         folder = cls(path)
@@ -45,7 +52,8 @@ class StateFolder:
             raise ValueError(f"{there}: expected nothing or an empty folder there; see `resume`")
         there.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"format": FORMAT, **settings}, indent=1, sort_keys=True)
-        (there / JOURNAL).touch()
+        folder.append(lines)
+        # Last, since a folder with settings is one to go on with.
         _write(there / SETTINGS, f"{text}\n".encode())
         return folder
 
@@ -65,17 +73,26 @@ class StateFolder:
     # ------------------------------------------------------------------------------- journal
 
     def append(self, lines: Iterable[dict[str, Any]]) -> None:
-        """Add to the journal; on the disk when this returns."""
+        """Add to the journal: all lines, on the disk when this returns, or none if it fails."""
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        with (self._path / JOURNAL).open("ab") as file:
-            file.write(text.encode("utf-8", "surrogatepass"))
-            file.flush()
-            os.fsync(file.fileno())
+        rest = memoryview(text.encode("utf-8", "surrogatepass"))
+        # Without a buffer, which closing the file would write once more.
+        with (self._path / JOURNAL).open("ab", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            try:
+                while rest:
+                    rest = rest[file.write(rest) :]
+                os.fsync(file.fileno())
+            except BaseException:
+                os.ftruncate(file.fileno(), size)
+                raise
 
     def journal(self) -> list[dict[str, Any]]:
         """All lines. A last one that was cut off while it was written is dropped for good."""
         where = self._path / JOURNAL
-        data = where.read_bytes() if where.is_file() else b""
+        if not where.is_file():
+            raise ValueError(f"{where}: expected the journal of the run, found no file")
+        data = where.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole) < len(data):
             os.truncate(where, len(whole))

@@ -83,6 +83,34 @@ class KnownLabels:
             self._allowed[places] = masks
             self.answered[places] = True
 
+    def check_places(self, tokens: Iterable[Any]) -> list[tuple[int, int]]:
+        """Sentences and positions as plain numbers; ValueError when one of them is not there."""
+        plain = []
+        for index, token in enumerate(tokens):
+            where = f"tokens[{index}]"
+            try:
+                sentence, position = token
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"{where}: expected (sentence, position), got {token!r:.80}"
+                ) from None
+            plain.append(self._place(where, sentence, position))
+        return plain
+
+    def retract(self, plain: list[tuple[int, int]]) -> None:
+        """Forget the annotator's labels of tokens of `check_places`."""
+        places = [int(self._starts[sentence]) + position for sentence, position in plain]
+        self._allowed[places] = True
+        self.answered[places] = False
+
+    def label_of(self, sentence: int, position: int) -> str | tuple[str, ...] | None:
+        """The annotator's label of a token, or the possible ones in order; None for no answer."""
+        place = int(self._starts[sentence]) + position
+        if not self.answered[place]:
+            return None
+        labels = tuple(self._classes[k] for k in np.flatnonzero(self._allowed[place]))
+        return labels[0] if len(labels) == 1 else labels
+
     def _encode(self, plain: list[Answer]) -> tuple[np.ndarray, np.ndarray]:
         """Tokens, each once, and their possible labels [tokens, s]."""
         last = {(answer.sentence, answer.position): answer.label for answer in plain}
@@ -105,8 +133,7 @@ class KnownLabels:
             raise ValueError(
                 f"{where}: expected (sentence, position, label), got {answer!r:.80}"
             ) from None
-        sentence = _whole(f"{where}.sentence", sentence, len(self._lengths))
-        position = _whole(f"{where}.position", position, int(self._lengths[sentence]))
+        sentence, position = self._place(where, sentence, position)
         several = isinstance(label, Iterable) and not isinstance(label, str | bytes)
         choices = list(label) if several else [label]
         strange = [c for c in choices if not isinstance(c, str) or c not in self._number]
@@ -118,6 +145,10 @@ class KnownLabels:
             )
         chosen = tuple(sorted({str(choice) for choice in choices}))
         return Answer(sentence, position, chosen[0] if len(chosen) == 1 else chosen)
+
+    def _place(self, where: str, sentence: Any, position: Any) -> tuple[int, int]:
+        sentence = _whole(f"{where}.sentence", sentence, len(self._lengths))
+        return sentence, _whole(f"{where}.position", position, int(self._lengths[sentence]))
 
     # ------------------------------------------------------------------------------ training
 

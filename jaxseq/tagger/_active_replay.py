@@ -122,6 +122,12 @@ def proposal_lines(number: int, proposal: Proposal) -> list[dict[str, Any]]:
     return [*queries, end]
 
 
+def answer_lines(number: int, answers: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """One line for sentences, positions and labels that came at once, None to take one back."""
+    rows = [list(answer) for answer in answers]
+    return [{"kind": "answers", "round": number, "answers": rows}] if rows else []
+
+
 def replay(run: Run, lines: list[dict[str, Any]]) -> None:
     """Do again what the journal says; ValueError where that is not possible."""
     try:
@@ -136,7 +142,7 @@ def _replay(run: Run, lines: list[dict[str, Any]]) -> None:
         known = [given.get(sentence) for sentence in range(len(run.pool.lengths))]
         run.known.given([None if labels is None else _sets(labels) for labels in known])
     queries: list[Query] = []
-    answers: list[Answer] = []
+    last: dict[tuple[Any, Any], Any] = {}
     for line in lines:
         kind = line["kind"]
         if kind == "query":
@@ -148,14 +154,21 @@ def _replay(run: Run, lines: list[dict[str, Any]]) -> None:
             run.take(Proposal(of_round, *numbers))
             queries = []
         elif kind == "answer":
-            label = line["label"]
-            label = label if isinstance(label, str) else tuple(label)
-            answers.append(Answer(line["sentence"], line["position"], label))
+            last[line["sentence"], line["position"]] = line["label"]
+        elif kind == "answers":
+            last |= {(sentence, place): label for sentence, place, label in line["answers"]}
         elif kind == "trained":
             run.round, run.queries, queries = line["round"] + 1, None, []
             run.history.append({n: v for n, v in line.items() if n not in ("kind", "model")})
-    run.known.answer(run.known.check(answers))
+    _take_last(run.known, last)
     _load_model(run, lines)
+
+
+def _take_last(known: KnownLabels, last: dict[tuple[Any, Any], Any]) -> None:
+    """Only the last word on a token counts: a retraction, or an answer."""
+    known.retract(known.check_places(token for token, label in last.items() if label is None))
+    answers = [Answer(*token, label) for token, label in last.items() if label is not None]
+    known.answer(known.check(answers))
 
 
 def _sets(labels: list[Any]) -> list[Any]:

@@ -59,6 +59,12 @@ def journal(folder):
     return [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
 
 
+def answers_in(folder):
+    """Sentence, position and label of every answer of the journal, in order; None took one back."""
+    lines = [line for line in journal(folder) if line["kind"] == "answers"]
+    return [tuple(answer) for line in lines for answer in line["answers"]]
+
+
 def queries_in(folder, number):
     text = (folder / f"round-{number:03}" / "queries.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]

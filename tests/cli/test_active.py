@@ -1,5 +1,6 @@
 """Active learning by the command line: the whole loop on a folder, and a process killed in it."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -11,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from jaxseq.cli._active_files import read_corpora
 from jaxseq.cli._active_run import opened
+from jaxseq.tagger import ActiveLearner
 from tests.cli.active_runs import (
     ALL,
     LABELS,
     POOL,
     TRAIN,
+    answers_in,
     gold,
     journal,
     queries_in,
@@ -134,11 +138,11 @@ def test_without_labels_whole_sentences_are_asked_first(tmp_path, succeed):
         for t, word in enumerate(q["words"])
     ]
     rows[0]["label"] = [rows[0]["label"], "O"]  # one of the two
-    write_lines(tmp_path / "rows", rows)
+    write_lines(tmp_path / "rows", [rows[1], *rows])  # a token twice is one token
     out = succeed("active", "answer", tmp_path / "run", tmp_path / "rows", "--no-train")
     assert f"answers   {len(rows)} tokens" in out
     assert "round     0" in out
-    assert [line["label"] for line in journal(tmp_path / "run")[-len(rows) :]][:2] == [
+    assert [label for *_, label in answers_in(tmp_path / "run")][1:3] == [
         sorted(rows[0]["label"]),
         rows[1]["label"],
     ]
@@ -176,6 +180,19 @@ def test_other_strategies(more, tmp_path, succeed):
     assert json.loads(succeed("active", "answer", folder, answers, "--json"))["round"] == 2
 
 
+def test_a_model_that_would_be_the_last_is_rechecked(run1, succeed, monkeypatch):
+    rechecked = []
+    monkeypatch.setattr(ActiveLearner, "recheck", lambda learner: rechecked.append(learner))
+    succeed("active", "train", run1)
+    assert rechecked == []
+    stopped = dataclasses.replace(
+        ActiveLearner.resume(run1, read_corpora(run1).pool).status(), stop=True
+    )
+    monkeypatch.setattr(ActiveLearner, "status", lambda learner: stopped)
+    succeed("active", "train", run1)
+    assert len(rechecked) == 1
+
+
 # ----------------------------------------------------------------------------------------- killed
 
 
@@ -190,14 +207,14 @@ def test_killed_in_the_middle_no_answer_is_lost(tmp_path, succeed):
         assert process.stdin is not None
         process.stdin.write(b"B-NP\nI-NP\n")
         process.stdin.flush()
-        while sum(line["kind"] == "answer" for line in journal(folder)) < 2:
+        while len(answers_in(folder)) < 2:
             assert process.poll() is None
             time.sleep(0.05)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
     with (folder / "journal.jsonl").open("a") as file:
-        file.write('{"kind": "answer", "rou')  # as a power cut would leave it
+        file.write('{"kind": "answers", "rou')  # as a power cut would leave it
     status = json.loads(succeed("active", "status", folder, "--json"))
     assert status["labelled_tokens"] == 2
     succeed("active", "query", folder)

@@ -134,6 +134,10 @@ STARTS = {
     "templates": (["--train", "few", "--templates", "none"], "--templates: expected a file or one"),
     "scheme": (["--train", "illegal", "--scheme", "IOB2"], "illegal:1: "),
     "pool": (["--train", "few", "--pool", "empty"], "empty: expected at least one sentence"),
+    "out is here": (["--train", "few", "--out", "."], "--out: expected a folder to make, got '.'"),
+    "out is above": (["--train", "few", "--out", ".."], "--out: expected a folder to make"),
+    "labels in the pool": (["--labels", "B-NP,B-VP,O", "--pool", "dev"], "dev: expected no labels "
+                           "in column 3, 'chunk', found 'B-NP' (--columns"),
     "peek": (["--labels", "DT,NN,VBZ,.", "--pool", "two"], "two:1: expected the column 'pos'"),
 }  # fmt: skip
 

@@ -10,9 +10,18 @@ from hypothesis import strategies as st
 
 from jaxseq.cli._active_questions import Question
 from jaxseq.cli._annotate_screen import CONTEXT, Keys, sentence_line
-from jaxseq.cli._annotate_state import COMMANDS, KEYS, Event, Session, assign_keys, event_of, step
+from jaxseq.cli._annotate_state import (
+    COMMANDS,
+    KEYS,
+    Event,
+    Retraction,
+    Session,
+    assign_keys,
+    event_of,
+    step,
+)
 from jaxseq.learn.active import Answer
-from tests.cli.active_runs import LABELS, journal, start
+from tests.cli.active_runs import LABELS, answers_in, journal, start
 
 WORDS = ("the", "old", "dog", "barks")
 SPAN = Question(2, 5, 1, 3, 0.5, WORDS, ("X", "Y"), (0.5, 0.6))
@@ -47,17 +56,20 @@ def test_without_a_guess_there_is_nothing_to_accept():
 
 
 def test_undo_goes_back_over_answers_and_skips():
-    session, answers, _ = play(ACCEPT, SKIP, UNDO, UNDO, Event("choose", "Z"))
-    assert answers == [Answer(5, 1, "X"), Answer(5, 1, "Z")]
+    session, answers, told = play(ACCEPT, SKIP, UNDO, UNDO, Event("choose", "Z"))
+    assert answers == [Answer(5, 1, "X"), Retraction(5, 1), Answer(5, 1, "Z")]
+    assert told == ["X is taken back"]
     assert session.given == {0: "Z"}
     assert session.place == 1
     assert "nothing to undo" in play(UNDO)[2][0]
 
 
-def test_after_undo_enter_keeps_what_was_said():
+def test_after_undo_a_token_is_as_it_was():
+    session, answers, _ = play(Event("choose", "Z"), UNDO)
+    assert session == Session.of([SPAN, TOKEN])
+    assert answers == [Answer(5, 1, "Z"), Retraction(5, 1)]
     session, answers, _ = play(Event("choose", "Z"), UNDO, ACCEPT)
-    assert answers == [Answer(5, 1, "Z")]
-    assert session.given == {0: "Z"}
+    assert answers[-1] == Answer(5, 1, "X")  # the guess
 
 
 EVENTS = st.lists(
@@ -68,14 +80,19 @@ EVENTS = st.lists(
 @given(EVENTS)
 def test_what_is_given_is_the_last_answer_to_each_token(events):
     session, answers, _ = play(*events)
-    last = {(a.sentence, a.position): a.label for a in answers}
+    last = {}
+    for answer in answers:
+        if isinstance(answer, Retraction):
+            del last[answer]
+        else:
+            last[answer.sentence, answer.position] = answer.label
     items = [session.items[place] for place in session.given]
     found = {
         (i.question.sentence, i.position): session.given[session.items.index(i)] for i in items
     }
     assert found == last
     assert len(session.trail) == session.place  # so that undo comes back to the first token
-    assert play(*[UNDO] * session.place, session=session)[0].place == 0
+    assert play(*[UNDO] * session.place, session=session)[0] == Session.of([SPAN, TOKEN])
 
 
 # ----------------------------------------------------------------------------------------- keys
@@ -153,17 +170,12 @@ def fresh(tmp_path, succeed):
     return start(tmp_path, succeed, train=False, initial=2)
 
 
-def answered(folder):
-    kept = [line for line in journal(folder) if line["kind"] == "answer"]
-    return [(line["sentence"], line["position"], line["label"]) for line in kept]
-
-
 def test_quit_keeps_the_answers_and_later_goes_on(fresh, succeed, type_in):
     type_in("B-NP\nnonsense\nI-NP\nq\n")
     out = succeed("active", "annotate", fresh)
     assert "'nonsense': expected one of the keys" in out
     assert "2 answers kept" in out
-    first = answered(fresh)
+    first = answers_in(fresh)
     assert [label for *_, label in first] == ["B-NP", "I-NP"]
     type_in("")  # the input ends
     out = succeed("active", "annotate", fresh)
@@ -172,7 +184,7 @@ def test_quit_keeps_the_answers_and_later_goes_on(fresh, succeed, type_in):
     asked = [line for line in journal(fresh) if line["kind"] == "query"]
     total = sum(query["stop"] - query["start"] for query in asked)
     assert f"token 1 of {total - 2}," in out  # those with an answer are not shown again
-    assert answered(fresh) == first
+    assert answers_in(fresh) == first
 
 
 def test_a_round_with_undo_trains_and_goes_on(fresh, succeed, type_in):
@@ -181,16 +193,23 @@ def test_a_round_with_undo_trains_and_goes_on(fresh, succeed, type_in):
     lines = [keys["O"], "u", keys["B-NP"], *[keys["I-NP"]] * (total - 1), "u", keys["O"], "", "q"]
     type_in("\n".join(lines) + "\n")
     out = succeed("active", "annotate", fresh)
-    assert "you said O; Enter keeps it" in out
+    assert "O is taken back" in out
     assert "the round is done: Enter trains" in out
     assert "training  " in out
     assert "round 1, token 1 of" in out
     assert f"{total} answers kept" in out
     assert "% sure; Enter accepts it" in out
-    labels = [label for *_, label in answered(fresh)]
-    assert labels == ["O", "B-NP", *["I-NP"] * (total - 1), "O"]
+    labels = [label for *_, label in answers_in(fresh)]
+    assert labels == ["O", None, "B-NP", *["I-NP"] * (total - 1), None, "O"]
     status = json.loads(succeed("active", "status", fresh, "--json"))
     assert (status["round"], status["labelled_tokens"]) == (1, total)
+
+
+def test_what_was_undone_is_not_kept(fresh, succeed, type_in):
+    type_in("O\nu\ns\nq\n")
+    assert "0 answers kept" in succeed("active", "annotate", fresh)
+    status = json.loads(succeed("active", "status", fresh, "--json"))
+    assert status["labelled_tokens"] == 0
 
 
 def test_a_round_that_was_skipped_is_not_trained(fresh, succeed, type_in):
@@ -205,4 +224,4 @@ def test_a_label_that_the_scheme_forbids_is_told_and_asked_again(tmp_path, succe
     type_in("I-NP\nO\nI-NP\nB-NP\nq\n")  # nothing may begin with I-NP
     out = succeed("active", "annotate", folder)
     assert out.count("no legal labelling") == 2
-    assert [label for *_, label in answered(folder)] == ["O", "B-NP"]
+    assert [label for *_, label in answers_in(folder)] == ["O", "B-NP"]

@@ -1,6 +1,7 @@
 """Label Studio: what is exported after labelling comes back as the labels that were put."""
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -149,6 +150,28 @@ def test_the_declared_truth_goes_before_other_annotations():
     ours, theirs = ({"result": [region(4, 7, label)]} for label in ("O", "NAME"))
     assert read(full(task, ours, {**theirs, "ground_truth": True}))[0] == [Answer(0, 1, "NAME")]
     assert read(full(task, ours, ours))[0] == [Answer(0, 1, "O")]
+
+
+KNOWN = {(0, 1): "O", (0, 2): ("B-NP", "NAME")}
+
+
+@pytest.mark.parametrize("form", ["full", "short"])
+def test_tasks_of_past_rounds_may_come_again(form):
+    def exported(task, *regions):
+        return full(task, {"result": list(regions)}) if form == "full" else short(task, regions)
+
+    rules = replace(rules_for(WORDS), known=lambda *token: KNOWN.get(token))
+    both = region(8, 11, "NAME")
+    both["value"]["labels"].append("B-NP")
+    old = exported(changed(round=2), region(4, 7, "O"), both)
+    new = exported(task_of(question()), region(12, 17, "O"))
+    assert read(old, new, rules=rules) == ([Answer(0, 3, "O")], 1)
+    for wrong in (region(4, 7, "NAME"), region(8, 11, "NAME"), region(12, 17, "O")):
+        message = "an answer of round 3, .* got round 2 with .* for token [234], .*, which has "
+        with pytest.raises(ValueError, match=message):
+            read(exported(changed(round=2), wrong), new, rules=rules)
+    with pytest.raises(ValueError, match="an answer of round 3, the one under way, got round 4"):
+        read(exported(changed(round=4), region(4, 7, "O")), rules=rules)
 
 
 def test_other_controls_are_nothing_to_us():

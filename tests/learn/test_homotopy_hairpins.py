@@ -58,21 +58,27 @@ def _hairpin(small: float) -> Problem:
     return Problem(expect, constant, structure=Structure.SYMMETRIC, linearise=linearise)
 
 
-def test_a_hairpin_is_passed_in_fewer_steps_than_without_a_frame():
-    path = follow_path(_hairpin(SMALL), STRETCHED)
+@pytest.fixture(scope="module")
+def stretched():
+    """A problem, and its path by frames."""
+    problem = _hairpin(SMALL)
+    return problem, follow_path(problem, STRETCHED)
+
+
+def test_a_hairpin_is_passed_in_fewer_steps_than_without_a_frame(stretched):
+    problem, path = stretched
     assert path.outcome is Outcome.REACHED_ONE
     x = path.points[1:, 0] / SMALL
     np.testing.assert_allclose(problems.s_lambda(x), path.lam[1:], atol=1e-5)
     assert (np.diff(x) > 0).all()
     assert int((np.diff(path.direction) != 0).sum()) == 2
-    plain = follow_path(_hairpin(SMALL), STRETCHED._replace(stretch=None))
+    plain = follow_path(problem, STRETCHED._replace(stretch=None))
     assert plain.outcome is Outcome.REACHED_ONE
     assert len(path.events) < len(plain.events)
 
 
-def test_a_stretched_path_goes_on_from_a_file(tmp_path):
-    problem, file = _hairpin(SMALL), tmp_path / "path"
-    whole = follow_path(problem, STRETCHED)
+def test_a_stretched_path_goes_on_from_a_file(stretched, tmp_path):
+    (problem, whole), file = stretched, tmp_path / "path"
     part = follow_path(problem, STRETCHED._replace(max_steps=7), checkpoint=file)
     assert len(part.leading.values) > 0
     rest = follow_path(problem, STRETCHED, start=load_path(file, problem, STRETCHED))

@@ -136,7 +136,7 @@ def test_a_finished_folder_says_the_same(uninterrupted):
     loaded = jaxseq.load(folder / "model")
     assert loaded.classes_.tolist() == LABELS
     lines = [json.loads(line) for line in (folder / JOURNAL).read_text().splitlines()]
-    assert {line["kind"] for line in lines} == {"query", "proposed", "answer", "trained"}
+    assert {line["kind"] for line in lines} == {"query", "proposed", "answers", "trained"}
     assert sorted(entry.name for entry in folder.iterdir()) == [JOURNAL, "model", SETTINGS]
 
 
@@ -151,6 +151,96 @@ def test_labels_given_with_the_pool_come_back(tmp_path):
     np.testing.assert_array_equal(again._run.known.answered, begun._run.known.answered)
     assert again.status() == begun.status()
     assert again.status().labelled_sentences == 1
+
+
+def test_labels_that_are_taken_back_count_as_never_given(tmp_path):
+    y = [["A", *[None] * (len(X[0]) - 1)], *[None] * (len(X) - 1)]
+    learner = new_learner().begin(X, y, LABELS, folder=tmp_path / "run")
+    nothing = new_learner().begin(X, classes=LABELS)._run.known
+    learner.answer([Answer(1, 0, "A"), Answer(1, 1, "B"), Answer(2, 0, "C")])
+    learner.retract([(1, 0), (0, 0), (2, 0), (2, 1)])  # of the last nothing is known
+    learner.answer([Answer(2, 0, ("A", "B"))])
+    expected = nothing._allowed.copy()
+    first, second = len(X[0]), len(X[0]) + len(X[1])
+    expected[first + 1] = [label == "B" for label in LABELS]
+    expected[second] = [label in "AB" for label in LABELS]
+    for found in (learner, jaxseq.ActiveLearner.resume(tmp_path / "run", X)):
+        known = found._run.known
+        np.testing.assert_array_equal(known._allowed, expected)
+        assert np.flatnonzero(known.answered).tolist() == [first + 1, second]
+        assert (known.label_of(1, 1), known.label_of(2, 0), known.label_of(0, 0)) == (
+            "B",
+            ("A", "B"),
+            None,
+        )
+    with pytest.raises(ValueError, match=r"tokens\[1\]\.position: expected"):
+        learner.retract([(1, 1), (1, len(X[1]))])
+    assert learner.status().labelled_tokens == 2
+
+
+def test_a_query_is_asked_again_when_its_answer_is_taken_back():
+    learner = new_learner().begin(X, classes=LABELS)
+    queries = learner.propose()
+    learner.answer(gold(queries))
+    assert learner.propose() == []
+    learner.retract([(queries[1].sentence, queries[1].start)])
+    assert learner.propose() == queries[1:]
+
+
+def test_answers_that_came_at_once_are_whole_or_not_there(tmp_path):
+    """Half of a correction could be illegal, and then nothing could be read any more."""
+    tagger = jaxseq.CRFTagger(["word[0]"], scheme="IOB2", cores=1)
+    words, folder = [["a", "b"]], tmp_path / "run"
+    learner = jaxseq.ActiveLearner(tagger).begin(words, classes=["B-X", "I-X", "O"], folder=folder)
+    learner.answer([Answer(0, 0, "B-X"), Answer(0, 1, "I-X")])
+    before = (folder / JOURNAL).read_bytes()
+    learner.answer([Answer(0, 0, "O"), Answer(0, 1, "O")])
+    after = (folder / JOURNAL).read_bytes()
+    for size in range(len(before), len(after) + 1):
+        (folder / JOURNAL).write_bytes(after[:size])
+        known = jaxseq.ActiveLearner.resume(folder, words)._run.known
+        label = "O" if size == len(after) else "B-X"
+        assert known.label_of(0, 0) == label
+
+
+def test_single_answers_of_a_journal_are_read(tmp_path):
+    new_learner().begin(X, classes=LABELS, folder=tmp_path / "run")
+    with (tmp_path / "run" / JOURNAL).open("a") as file:
+        for label in ("A", ["A", "B"]):
+            row = {"kind": "answer", "round": 0, "sentence": 0, "position": 1, "label": label}
+            file.write(json.dumps(row) + "\n")
+    known = jaxseq.ActiveLearner.resume(tmp_path / "run", X)._run.known
+    assert known.label_of(0, 1) == ("A", "B")
+
+
+def test_a_disk_that_is_full_leaves_the_journal_as_it_was(tmp_path):
+    resource = pytest.importorskip("resource")
+    learner = new_learner().begin(X, classes=LABELS, folder=tmp_path / "run")
+    learner.answer([Answer(0, 0, "A")])
+    before = (tmp_path / "run" / JOURNAL).read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, hard))
+    try:
+        with pytest.raises(OSError, match="large"):
+            learner.answer([Answer(0, 1, "A")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (tmp_path / "run" / JOURNAL).read_bytes() == before
+    assert learner.status().labelled_tokens == 1
+    learner.answer([Answer(0, 2, "B")])
+    assert jaxseq.ActiveLearner.resume(tmp_path / "run", X).status().labelled_tokens == 2
+
+
+def test_killed_at_the_very_start_no_given_label_is_lost(tmp_path, monkeypatch):
+    def write(path, data):
+        raise Killed
+
+    monkeypatch.setattr(_active_folder, "_write", write)
+    with pytest.raises(Killed):
+        new_learner().begin(X, Y, LABELS, folder=tmp_path / "run")
+    assert len((tmp_path / "run" / JOURNAL).read_text().splitlines()) == len(X)
+    with pytest.raises(ValueError, match="expected settings of active learning"):
+        jaxseq.ActiveLearner.resume(tmp_path / "run", X)
 
 
 def test_a_training_that_the_journal_does_not_know_of_is_forgotten(tmp_path):
@@ -249,6 +339,9 @@ def test_folders_and_settings_that_are_not_sound_are_refused(tmp_path):
         jaxseq.ActiveLearner.resume(folder, X)
     (folder / JOURNAL).write_text(text.replace('"A"', '"Z"'))
     with pytest.raises(ValueError, match="'Z'"):
+        jaxseq.ActiveLearner.resume(folder, X)
+    (folder / JOURNAL).unlink()
+    with pytest.raises(ValueError, match=f"{JOURNAL}: expected the journal of the run, found no"):
         jaxseq.ActiveLearner.resume(folder, X)
     (folder / SETTINGS).write_text("{}")
     with pytest.raises(ValueError, match="expected the format"):
