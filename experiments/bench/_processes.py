@@ -86,7 +86,7 @@ def evaluate(port: int, count: int, index: int, core: int, copies: int, seconds:
     os.sched_setaffinity(0, {core})
     import jax
 
-    from jaxseq.scale import join_processes, make_mesh
+    from jaxseq.scale import all_peers, join_processes, leave_processes, make_mesh
 
     if count > 1:
         join_processes(f"127.0.0.1:{port}", count, index)
@@ -109,8 +109,7 @@ def evaluate(port: int, count: int, index: int, core: int, copies: int, seconds:
         "all_reduce_seconds": _all_reduce_seconds(reduced, mesh),
     }
     print(json.dumps(found), flush=True)
-    if count > 1:
-        jax.distributed.shutdown()
+    leave_processes(all_peers())
 
 
 def _all_reduce_seconds(bytes: int, mesh: Any, times: int = 10) -> float:

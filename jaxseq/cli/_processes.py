@@ -62,7 +62,7 @@ def run_in_processes(
     A process that fails, or that loses another, says why in one line and ends at once: one that
     waited for the others would keep them waiting.
     """
-    from jaxseq.scale import join_processes
+    from jaxseq.scale import join_processes, leave_processes
 
     peers = join_processes(options.coordinator, options.num_processes, options.process_id)
     if peers is None or peers.count == 1:
@@ -75,7 +75,7 @@ def run_in_processes(
             peers.check_same("options", _shared_options(options))
         status = run(options, peers)
         sys.stdout.flush()
-        jax.distributed.shutdown()
+        leave_processes(peers)
         return status
     except (ValueError, OSError, jax.errors.JaxRuntimeError) as error:
         # JAX has different exceptions for a connection that broke.

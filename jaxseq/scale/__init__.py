@@ -7,3 +7,4 @@ from jaxseq.scale._peers import OtherProcessError as OtherProcessError
 from jaxseq.scale._peers import Peers as Peers
 from jaxseq.scale._peers import all_peers as all_peers
 from jaxseq.scale._start import join_processes as join_processes
+from jaxseq.scale._start import leave_processes as leave_processes

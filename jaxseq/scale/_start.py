@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from jaxseq.scale._roll_call import call_roll
 WAIT_SECONDS = 60
 """How long processes wait for each other at the start."""
 
+LAST_SECONDS = 1.0
+"""How much longer than the others process 0 stays."""
 HEARTBEAT_SECONDS = 40
 """A process that was not heard of for so long is dead."""
 
@@ -141,6 +144,24 @@ def join_processes(
         peers = all_peers()
         peers.exchange(None)  # connects the devices, which is when gloo speaks
     return peers
+
+
+def leave_processes(peers: Peers) -> None:
+    """End what `join_processes` began; all processes must do so, and none before all are here.
+
+    Process 0, by which the others are connected, goes last: without it they would take their own
+    end for a failure.
+
+    Example:
+        >>> from jaxseq.scale import all_peers
+        >>> leave_processes(all_peers())
+    """
+    if peers.count == 1:
+        return
+    peers.exchange(None)
+    if peers.is_first:
+        time.sleep(LAST_SECONDS)
+    jax.distributed.shutdown()
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import numpy as np
 from jaxseq.learn import EMOperator, Objective, expected_counts, word_corpus
 from jaxseq.learn._mesh_objective import MeshObjective
 from jaxseq.models import Multinomials
-from jaxseq.scale import OtherProcessError, join_processes, make_mesh
+from jaxseq.scale import OtherProcessError, join_processes, leave_processes, make_mesh
 from jaxseq.tagger import CRFTagger
 from tests.scale import problems
 from tests.scale.on_mesh import draw_sentences
@@ -132,7 +132,7 @@ def main(port, index, folder):
     if index == 0:
         print(json.dumps(found))
     sys.stdout.flush()
-    jax.distributed.shutdown()
+    leave_processes(peers)
 
 
 if __name__ == "__main__":
