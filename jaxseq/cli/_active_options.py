@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from jaxseq.cli._model_options import add_model_settings
 from jaxseq.text import Templates
 
 if TYPE_CHECKING:
@@ -68,17 +69,7 @@ def add_learner_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_training_options(add: Any) -> None:
-    add("--l1", type=float, default=0.0, metavar="X", help="strength of the l1 penalty (0)")
-    add("--l2", type=float, default=1.0, metavar="X", help="strength of the l2 penalty (1)")
-    add("--max-iterations", type=int, default=500, metavar="N", help="of L-BFGS, a round (500)")
-    add(
-        "--weights",
-        choices=("mixed", "observed", "dense", "tied"),
-        default="mixed",
-        help="which pairs of attribute and label have a weight (mixed)",
-    )
-    add("--cutoff", type=int, default=1, metavar="N", help="ignore attributes rarer than this (1)")
-    add("--scheme", metavar="IOB2", help="forbid label sequences that this scheme does not allow")
+    add_model_settings(add, "of L-BFGS, a round")
     add("--seed", type=int, default=0, metavar="N", help="of random first sentences (0)")
     add("--cores", type=int, metavar="N", help="threads to train with (all)")
 

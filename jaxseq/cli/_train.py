@@ -24,6 +24,7 @@ from jaxseq.cli._corpus import Corpus, add_corpus_options, read_corpus
 from jaxseq.cli._entropy_choice import check_choosable, checkpoint_files
 from jaxseq.cli._files import require_model_place
 from jaxseq.cli._methods import Trained, train_with
+from jaxseq.cli._model_options import add_model_settings
 from jaxseq.cli._processes import (
     add_process_options,
     on_all_devices,
@@ -95,17 +96,7 @@ def add_train(subparsers: Any) -> None:
 
 
 def _add_search_options(add: Any) -> None:
-    add("--l1", type=float, default=0.0, metavar="X", help="strength of the l1 penalty (0)")
-    add("--l2", type=float, default=1.0, metavar="X", help="strength of the l2 penalty (1)")
-    add("--max-iterations", type=int, default=500, metavar="N", help="of L-BFGS or EM (500)")
-    add(
-        "--weights",
-        choices=("mixed", "observed", "dense", "tied"),
-        default="mixed",
-        help="which pairs of attribute and label have a weight (mixed)",
-    )
-    add("--cutoff", type=int, default=1, metavar="N", help="ignore attributes rarer than this (1)")
-    add("--scheme", metavar="IOB2", help="forbid label sequences that this scheme does not allow")
+    add_model_settings(add, "of L-BFGS or EM")
     add("--algorithm", choices=("lbfgs", "adamw", "sgd"), default="lbfgs", help="(lbfgs)")
     add(
         "--seed",
