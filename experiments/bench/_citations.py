@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-import jax
 
 from experiments.data import Data, choose_sources
 from jaxseq.learn import WordCorpus, WordVocabulary, estimate_hmm, word_corpus
@@ -16,17 +12,6 @@ from jaxseq.models import HMM, Multinomials
 
 LABELLED, UNLABELLED = 300, 1000
 """References with their fields, and without."""
-
-
-@contextmanager
-def double_precision() -> Iterator[None]:
-    """float64 in all threads, which JAX's own context manager would set in one only."""
-    before = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
-    jax.config.update("jax_enable_x64", True)
-    try:
-        yield
-    finally:
-        jax.config.update("jax_enable_x64", before)
 
 
 class Citations:

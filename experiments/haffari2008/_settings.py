@@ -1,6 +1,12 @@
 """What the paper leaves open of words, smoothing and unlabelled citations, to see what it changes.
 
-Settings are tried on seeds of their own, so that what is chosen by them is tested on other splits.
+Settings are scored on the development part of each split, which nothing else uses.
+The paper's unknown words are those "seen less than 5 times in training", and its "training set" is
+the 300 labelled citations: "paper" counts words there. All its words have labelled tokens then, and
+the path first turns at λ = .59; where words of unlabelled citations are known too ("all words"),
+some of which no label holds, it first turns at .14, and a hundred times before .48. Models are
+better with more words known, best in lower case and with digits as 0, of which the paper does not
+speak.
 """
 
 from __future__ import annotations
@@ -39,13 +45,15 @@ class Setting:
 
 
 SETTINGS = {
-    "paper": Setting("as in the tables"),
-    "labelled vocabulary": Setting("words counted in the labelled part", vocabulary="labelled"),
+    "paper": Setting("words as they stand, counted in the labelled part", vocabulary="labelled"),
+    "all words": Setting("words as they stand, counted in all citations"),
     "cut-off 2": Setting("unknown below 2 occurrences", unknown_below=2),
     "cut-off 10": Setting("unknown below 10 occurrences", unknown_below=10),
     "lower case": Setting("words in lower case", normalise="lower case"),
     "digits": Setting("every digit is 0", normalise="digits"),
-    "lower case, digits": Setting("both", normalise="lower case and digits"),
+    "lower case, digits": Setting(
+        "lower case, every digit is 0", normalise="lower case and digits"
+    ),
     "ε = .01": Setting("less smoothing of words", smoothing=Smoothing(emission=0.01)),
     "ε = .2": Setting("more smoothing of words", smoothing=Smoothing(emission=0.2)),
     "any": Setting("unlabelled citations from all of the file", pool="any"),

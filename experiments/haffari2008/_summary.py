@@ -41,16 +41,6 @@ class Scores:
         return statistics.fmean(self.values(decoding, measure))
 
 
-def parts(results: Sequence[Line], part: str, **wanted: Any) -> list[Line]:
-    """The lines of a part whose cells have these values."""
-    return [
-        line
-        for line in results
-        if line["cell"]["part"] == part
-        and all(line["cell"].get(key) == value for key, value in wanted.items())
-    ]
-
-
 def by_method(lines: Sequence[Line], seed: str = "seed") -> dict[str, Scores]:
     """Method → its scores, from lines with ``methods``."""
     found: dict[str, dict[int, Line]] = {}

@@ -41,6 +41,7 @@ OF_A_CRF = (
     "batch_size",
     "learning_rate",
     "warm_start",
+    "model_devices",
     "entropy_weight",
     "entropy_gradient",
     "choose_entropy_weight",

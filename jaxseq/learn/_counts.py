@@ -22,16 +22,16 @@ FAMILIES = Multinomials._fields
 """The names of the families: initial, transition, emission."""
 
 
-def check_fits(parameters: Multinomials, corpus: WordCorpus) -> None:
+def check_fits(parameters: Multinomials, corpus: WordCorpus, name: str = "corpus") -> None:
     """Refuse a corpus with other words or labels than the parameters are for."""
     v, s = parameters.emission.shape
     if corpus.num_words != v:
         raise ValueError(
-            f"corpus: expected {v} words, as many as the model has, got {corpus.num_words}"
+            f"{name}: expected {v} words, as many as the model has, got {corpus.num_words}"
         )
     if corpus.num_labels not in (None, s):
         raise ValueError(
-            f"corpus: expected {s} labels, as many as the model has, got {corpus.num_labels}"
+            f"{name}: expected {s} labels, as many as the model has, got {corpus.num_labels}"
         )
 
 
@@ -161,11 +161,11 @@ def mean_counts(
     return jax.tree.map(lambda family: family / number, counts)
 
 
-def number_of(corpus: WordCorpus, mesh: Mesh | None = None) -> int:
+def number_of(corpus: WordCorpus, mesh: Mesh | None = None, name: str = "corpus") -> int:
     """How many sequences all processes of the mesh have, which must not be none."""
     number = sum(peers_of(mesh).exchange(corpus.num_sequences))
     if number == 0:
-        raise ValueError("corpus: expected at least one sequence with a token, got none")
+        raise ValueError(f"{name}: expected at least one sequence with a token, got none")
     return number
 
 

@@ -92,7 +92,7 @@ def em(
     with interrupts_deferred() as pressed, progress_bar("EM", max_iterations, progress) as tick:
         for iteration in range(max_iterations):
             following = operator(now.following)
-            ended = _why_stop(now, following, tolerance)
+            ended = why_stop(now, following, tolerance)
             if ended is Outcome.PRECISION:
                 outcome = ended
                 break
@@ -109,7 +109,8 @@ def em(
     return EMResult(model, point, tuple(values), tuple(likelihoods), outcome)
 
 
-def _why_stop(before: Evaluation, now: Evaluation, tolerance: float) -> Outcome | None:
+def why_stop(before: Evaluation, now: Evaluation, tolerance: float) -> Outcome | None:
+    """Why EM ends with its newest objective; None where it goes on."""
     improvement = now.objective - before.objective
     if not improvement >= 0:
         return Outcome.PRECISION

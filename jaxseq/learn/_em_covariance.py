@@ -23,15 +23,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxseq.chain._numerics import matmul, safe_divide
+from jaxseq.chain._numerics import einsum, matmul, safe_divide
 from jaxseq.learn._counts import check_fits, number_of
 from jaxseq.learn._em_corpus import WordCorpus
 from jaxseq.models._hmm import EVENT_AXES, Multinomials
 
 LENGTH_STEP = 8
 """Sequences are padded to multiples of this, so that few lengths have to be compiled."""
-
-_sum = partial(jnp.einsum, precision=lax.Precision.HIGHEST)
 
 
 def published_jacobian(parameters: Multinomials, corpus: WordCorpus) -> Float[Array, "m m"]:
@@ -198,12 +196,12 @@ def _covariance(
     steps = edges * x.word[:, None]
     links = _Links(previous[:, :, None] * steps, (steps * x.back[:, None]).at[0].set(0))
     by_node = [
-        _sum("b,iba,ia->iab", x.word[0], x.upto[:, 0], x.back),
+        einsum("b,iba,ia->iab", x.word[0], x.upto[:, 0], x.back),
         _nodes_by_transitions(x, previous, arriving),
         _nodes_by_nodes(x, edges),
     ]
     by_transition = [
-        _sum("b,iba,iac->acb", x.word[0], x.before[:, 0], links.entered),
+        einsum("b,iba,iac->acb", x.word[0], x.before[:, 0], links.entered),
         _transitions_by_transitions(x, links, previous, arriving),
         _transitions_by_nodes(x, links, previous, edges),
     ]
@@ -224,11 +222,11 @@ class _Links(NamedTuple):
 def _means(x: _Sequence, links: _Links, previous: Array, arriving: Array) -> tuple[Array, Array]:
     """Expected counts of the events; and these over their probabilities."""
     nodes = x.ahead * x.back
-    pairs = _sum("iac,ic->ac", links.left, x.back)
+    pairs = einsum("iac,ic->ac", links.left, x.back)
     counts = [nodes[0], pairs, nodes]
     shares = [
         x.word[0] * x.back[0],
-        _sum("jb,jd->bd", previous, arriving),
+        einsum("jb,jd->bd", previous, arriving),
         x.foretold * x.bare_word * x.back,
     ]
     flat = [jnp.concatenate([part.reshape(-1) for part in parts]) for parts in (counts, shares)]
@@ -238,15 +236,15 @@ def _means(x: _Sequence, links: _Links, previous: Array, arriving: Array) -> tup
 def _nodes_by_nodes(x: _Sequence, edges: Float[Array, "s s"]) -> Float[Array, "n s n s"]:
     """Label a at position i, by the word at position j under label b."""
     arrived = matmul(x.before, edges)
-    earlier = _sum("ia,jiab,jb->iajb", x.ahead, arrived, x.bare_word * x.back)
-    later = _sum("jb,ijba,ia->iajb", x.foretold * x.bare_word, x.upto, x.back)
+    earlier = einsum("ia,jiab,jb->iajb", x.ahead, arrived, x.bare_word * x.back)
+    later = einsum("jb,ijba,ia->iajb", x.foretold * x.bare_word, x.upto, x.back)
     return earlier + later
 
 
 def _nodes_by_transitions(x: _Sequence, previous: Array, arriving: Array) -> Array:
     """[n, s, s, s]: label a at position i, by the transition from b to d anywhere."""
-    earlier = x.ahead[:, :, None, None] * _sum("jiab,jd->iabd", x.before, arriving)
-    later = _sum("jb,ijda->iabd", previous, x.upto * x.word[:, :, None])
+    earlier = x.ahead[:, :, None, None] * einsum("jiab,jd->iabd", x.before, arriving)
+    later = einsum("jb,ijda->iabd", previous, x.upto * x.word[:, :, None])
     return earlier + later * x.back[:, :, None, None]
 
 
@@ -255,10 +253,10 @@ def _transitions_by_nodes(
 ) -> Float[Array, "s s n s"]:
     """The transition from a to c anywhere, by the word at position j under label b."""
     ending = x.bare_word * x.back
-    earlier = _sum("iac,jicb->acjb", links.left, matmul(x.before, edges)) * ending
-    into = _sum("ja,ab,jb->ajb", previous, edges, ending)
+    earlier = einsum("iac,jicb->acjb", links.left, matmul(x.before, edges)) * ending
+    into = einsum("ja,ab,jb->ajb", previous, edges, ending)
     same = into[:, None] * jnp.eye(len(edges), dtype=edges.dtype)[None, :, None]
-    later = _sum("ijba,iac->acjb", x.before, links.entered) * (x.foretold * x.bare_word)
+    later = einsum("ijba,iac->acjb", x.before, links.entered) * (x.foretold * x.bare_word)
     return earlier + same + later
 
 
@@ -267,9 +265,9 @@ def _transitions_by_transitions(
 ) -> Float[Array, "s s s s"]:
     """The transition from a to c anywhere, by that from b to d anywhere."""
     s = previous.shape[1]
-    met = _sum("iac,jicb->jacb", links.left, x.before)
-    earlier = _sum("jacb,jd->acbd", met, arriving)
-    left = _sum("ijda,iac->jdac", x.before, links.entered) * x.word[:, :, None, None]
-    later = _sum("jb,jdac->acbd", previous, left)
-    same = jnp.diag(_sum("jb,jd->bd", previous, arriving).reshape(-1)).reshape(s, s, s, s)
+    met = einsum("iac,jicb->jacb", links.left, x.before)
+    earlier = einsum("jacb,jd->acbd", met, arriving)
+    left = einsum("ijda,iac->jdac", x.before, links.entered) * x.word[:, :, None, None]
+    later = einsum("jb,jdac->acbd", previous, left)
+    same = jnp.diag(einsum("jb,jd->bd", previous, arriving).reshape(-1)).reshape(s, s, s, s)
     return earlier + same + later

@@ -13,7 +13,7 @@ Layout is [slots, labels, rows], as in `jaxseq.batch`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -58,7 +58,7 @@ def certified_tally(parameters: Multinomials, shard: WordShard) -> tuple[Tally, 
     """
     theta = parameters.normalised()
     tally, lowest = _scaled_tally(theta, shard)
-    return tally, _certified(theta, lowest)
+    return tally, is_certified(theta, lowest)
 
 
 # -------------------------------------------------------------------------- scaled space
@@ -82,23 +82,29 @@ def _lower(so_far: Array, values: Array) -> Array:
     return jnp.minimum(so_far, jnp.where(values > 0, values, 1))
 
 
-def _certified(theta: Multinomials, lowest: _Lowest) -> Bool[Array, ""]:
-    """Whether no entry of a message was lost to underflow.
+def is_certified(theta: Multinomials, lowest: _Lowest, dtype: Any = None) -> Bool[Array, ""]:
+    """Whether no entry of a message was lost to underflow, or would be in a narrower dtype.
 
     A step multiplies a message by a transition and a word's factor. As long as the smallest
     positive ones of the three have a product that can be trusted, an entry is 0 only where all
     ways to it are impossible, however many zeros the model has.
     """
     theta = lax.stop_gradient(theta)
-    factors = safe_divide(theta.emission, jnp.broadcast_to(_tops(theta), theta.emission.shape))
+    factors, _ = word_factors(theta)
     smallest = [
         jnp.where(family > 0, family, 1).min()
         for family in (theta.initial, theta.transition, factors)
     ]
     step = jnp.minimum(smallest[0], smallest[1]) * smallest[2]
-    trusted = smallest_trusted(theta.initial.dtype)
+    trusted = smallest_trusted(dtype or theta.initial.dtype)
     message = jnp.minimum(lowest.ahead.min(), lowest.back.min())
     return (message * step >= trusted) & (lowest.met.min() >= trusted)
+
+
+def word_factors(theta: Multinomials) -> tuple[Float[Array, "v s"], Float[Array, "v 1"]]:
+    """P(word | label), less a factor of each word's own, and these."""
+    tops = _tops(theta)
+    return safe_divide(theta.emission, jnp.broadcast_to(tops, theta.emission.shape)), tops
 
 
 def _tops(theta: Multinomials) -> Float[Array, "v 1"]:
@@ -107,14 +113,14 @@ def _tops(theta: Multinomials) -> Float[Array, "v 1"]:
 
 
 def _scaled_tally(theta: Multinomials, shard: WordShard) -> tuple[Tally, _Lowest]:
-    tops = _tops(theta)
-    factors = safe_divide(theta.emission, jnp.broadcast_to(tops, theta.emission.shape))
+    factors, tops = word_factors(theta)
     log_tops = log_or_minus_infinity(tops[:, 0])
 
     def add_block(sums, block):
         tally, lowest = sums
         words, segments, allowed = block
-        found, low = _block_tally(theta, factors, words, segments, allowed)
+        lattice, low = block_lattice(theta, factors, words, segments, allowed)
+        found = tally_of(lattice, theta, words, segments)
         log_likelihood = jnp.where(segments >= 0, log_tops[words], 0).sum() + found.log_likelihood
         tally = jax.tree.map(jnp.add, tally, found._replace(log_likelihood=log_likelihood))
         return (tally, jax.tree.map(jnp.minimum, lowest, low)), None
@@ -126,18 +132,38 @@ def _scaled_tally(theta: Multinomials, shard: WordShard) -> tuple[Tally, _Lowest
     return lax.scan(add_block, (nothing, ones), blocks)[0]
 
 
-def _block_tally(
+class BlockLattice(NamedTuple):
+    """Forward–backward on a block of rows, [w, s, c] each but for totals and pairs.
+
+    linked: [w, 1, c], whether a slot continues the sequence of the slot before it. totals [w, c]:
+    what forward messages were divided by. masses: Aᵀα of the slot before. afters: e ⊙ β. raws:
+    A(e ⊙ β) of the slot after, 1 at a sequence's end. labels: P(label | words). pairs [s, s]:
+    expected transitions, each over its probability.
+    """
+
+    linked: Bool[Array, "w 1 c"]
+    alphas: Float[Array, "w s c"]
+    totals: Float[Array, "w c"]
+    masses: Float[Array, "w s c"]
+    afters: Float[Array, "w s c"]
+    raws: Float[Array, "w s c"]
+    labels: Float[Array, "w s c"]
+    pairs: Float[Array, "s s"]
+
+
+def block_lattice(
     theta: Multinomials,
     factors: Float[Array, "v s"],
     words: Int[Array, "w c"],
     segments: Int[Array, "w c"],
     allowed: Bool[Array, "w s c"] | None,
-) -> tuple[Tally, _Lowest]:
-    """Forward–backward on a block of rows."""
+) -> tuple[BlockLattice, _Lowest]:
+    """Both recursions. What a caller leaves unused is not computed either, once jitted."""
     (w, c), s = words.shape, theta.initial.shape[0]
-    flat, valid = words.reshape(-1), segments >= 0
+    valid = segments >= 0
     linked = jnp.pad((segments[1:] == segments[:-1]) & valid[1:], ((1, 0), (0, 0)))[:, None]
-    nodes = factors.at[flat].get(mode="promise_in_bounds").reshape(w, c, s).transpose(0, 2, 1)
+    nodes = factors.at[words.reshape(-1)].get(mode="promise_in_bounds")
+    nodes = nodes.reshape(w, c, s).transpose(0, 2, 1)
     legal = valid[:, None] if allowed is None else valid[:, None] & allowed
     nodes = jnp.where(legal, nodes, 0)
 
@@ -148,11 +174,11 @@ def _block_tally(
         raw = jnp.where(link, mass, theta.initial[:, None]) * factor
         total = raw.sum(0)
         alpha = raw * _inverse(total)
-        return (alpha, _lower(lowest, alpha)), (alpha, total)
+        return (alpha, _lower(lowest, alpha)), (alpha, total, mass)
 
     start = jnp.zeros_like(nodes[0])
     ones = jnp.ones_like(start)
-    (_, low_ahead), (alphas, totals) = lax.scan(ahead, (start, ones), (nodes, linked))
+    (_, low_ahead), (alphas, totals, masses) = lax.scan(ahead, (start, ones), (nodes, linked))
 
     def back(carry, slot):
         # `after` is e ⊙ β of the next slot and `link` whether there is one in this sequence.
@@ -164,18 +190,30 @@ def _block_tally(
         counts = counts + matmul(jnp.where(link, share, 0), after.T)
         after = raw * lax.stop_gradient(_inverse(raw.max(0))) * factor
         met = jnp.minimum(met, jnp.where(real, lax.stop_gradient(total), 1))
-        return (after, counts, linked_before, _lower(lowest, after), met), share * raw
+        carry = (after, counts, linked_before, _lower(lowest, after), met)
+        return carry, (after, raw, share * raw)
 
     carry = (start, jnp.zeros_like(theta.transition), jnp.zeros_like(linked[0]), ones, ones[0])
     slots = (alphas, nodes, linked, valid)
-    (_, pairs, _, low_back, met), labels = lax.scan(back, carry, slots, reverse=True)
+    (_, pairs, _, low_back, met), kept = lax.scan(back, carry, slots, reverse=True)
+    lattice = BlockLattice(linked, alphas, totals, masses, *kept, pairs)
+    return lattice, _Lowest(low_ahead, low_back, met)
 
-    by_token = labels.transpose(0, 2, 1).reshape(-1, s)
-    emission = jnp.zeros_like(theta.emission).at[flat].add(by_token, mode="promise_in_bounds")
-    initial = jnp.where(linked, 0, labels).sum((0, 2))
-    log_likelihood = jnp.where(valid, log_or_minus_infinity(totals), 0).sum()
-    counts = Multinomials(initial, pairs * theta.transition, emission)
-    return Tally(counts, log_likelihood), _Lowest(low_ahead, low_back, met)
+
+def tally_of(
+    lattice: BlockLattice,
+    theta: Multinomials,
+    words: Int[Array, "w c"],
+    segments: Int[Array, "w c"],
+) -> Tally:
+    """Counts of a block, and its log-likelihood less what words' factors were divided by."""
+    by_token = lattice.labels.transpose(0, 2, 1).reshape(words.size, -1)
+    emission = jnp.zeros_like(theta.emission)
+    emission = emission.at[words.reshape(-1)].add(by_token, mode="promise_in_bounds")
+    initial = jnp.where(lattice.linked, 0, lattice.labels).sum((0, 2))
+    log_likelihood = jnp.where(segments >= 0, log_or_minus_infinity(lattice.totals), 0).sum()
+    counts = Multinomials(initial, lattice.pairs * theta.transition, emission)
+    return Tally(counts, log_likelihood)
 
 
 # ----------------------------------------------------------------------------- log space

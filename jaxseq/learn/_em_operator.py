@@ -198,7 +198,7 @@ class EMOperator:
             corpus: WordCorpus | None = getattr(self, name)
             if corpus is None or weight == 0:
                 continue
-            check_fits(parameters, corpus)
+            check_fits(parameters, corpus, name)
             if name == "labelled" and corpus.is_labelled:
                 continue  # its counts do not depend on the model
             impossible = np.flatnonzero(np.isneginf(log_likelihoods(parameters, corpus)))
@@ -226,7 +226,7 @@ class EMOperator:
         epsilon = Multinomials(
             *(jnp.full_like(family, amount) for family, amount in zip(theta, self.smoothing))
         )
-        check_fits(theta, self.labelled)
+        check_fits(theta, self.labelled, "labelled")
         if self.all_known:
             smoothed = _add(epsilon, self._known, 1.0)
             return smoothed, _log_score(smoothed, theta, moving)

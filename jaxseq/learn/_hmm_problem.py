@@ -21,10 +21,9 @@ from jaxseq.learn._counts import (
     number_of,
 )
 from jaxseq.learn._em_corpus import WordCorpus, WordShard
-from jaxseq.learn._em_jacobian import _apply as apply_to_shard
-from jaxseq.learn._em_jacobian import _linearise as linearise_shard
+from jaxseq.learn._em_jacobian import linearise_counts
 from jaxseq.learn._em_lattice import shard_tally
-from jaxseq.learn._em_operator import Smoothing
+from jaxseq.learn._em_operator import EMOperator, Smoothing
 from jaxseq.learn.homotopy import Problem, freeze, linear_weights
 from jaxseq.models._hmm import EVENT_AXES, Multinomials
 
@@ -60,8 +59,8 @@ def homotopy_problem(
         A `Problem` on `Multinomials` with None for the families that are frozen.
 
     Raises:
-        ValueError: when a side has no sequence, a label is not known, sizes do not fit, or all
-            families are frozen.
+        ValueError: when a side has no sequence, a label is not known, sizes do not fit, all
+            families are frozen, or the supervised model holds an unlabelled sequence impossible.
 
     Cost: O(N) for counting, and an E-step on the unlabelled sequences.
 
@@ -79,6 +78,8 @@ def homotopy_problem(
     if set(frozen) == set(FAMILIES):
         raise ValueError(f"frozen: expected a family to be left out, got {', '.join(frozen)}")
     constant = smoothed_means(labelled, smoothing, dtype)
+    number_of(unlabelled, name="unlabelled")
+    EMOperator(None, unlabelled, 1.0).check_possible(constant)
     is_free = Multinomials(*cast(Any, (family not in frozen for family in FAMILIES)))
     expected = mean_counts(constant, unlabelled)
     scales = (
@@ -106,7 +107,7 @@ def smoothed_means(labelled: WordCorpus, smoothing: Smoothing, dtype: Any = None
         >>> smoothed_means(known, Smoothing(0, 0, 0)).emission.tolist()
         [[0.5, 0.0], [0.0, 1.0]]
     """
-    number = number_of(labelled)
+    number = number_of(labelled, name="labelled")
     if not labelled.is_labelled or labelled.num_labels is None:
         missing = int((labelled.labels < 0).sum())
         raise ValueError(
@@ -158,21 +159,19 @@ class Linearisation:
     def __call__(self, moving: Multinomials) -> tuple[Multinomials, Callable]:
         point = np.concatenate([np.asarray(getattr(moving, name)).ravel() for name in self._free])
         if self._found is None or not np.array_equal(self._point, point):
-            here = self._fill(moving)
-            rounded = jax.tree.map(lambda family: family.astype(PRODUCTS), here)
-            linear = self._on_cores(
-                lambda shard: linearise_shard(rounded, shard, self._free, "scaled")[1],
-                self._unlabelled.shards,
-            )
-            mean = mean_counts(here, self._unlabelled)
+            here = jax.tree.map(jnp.asarray, self._fill(moving))
+            linearise = partial(linearise_counts, here, free=self._free, dtype=PRODUCTS)
+            counts, products = zip(*self._on_cores(linearise, self._unlabelled.shards))
+            number = self._unlabelled.num_sequences
+            mean = jax.tree.map(lambda family: family / number, add_up(list(counts)))
             self.points += 1
-            self._point, self._found = point, (self._drop(mean), partial(self._product, linear))
+            self._point, self._found = point, (self._drop(mean), partial(self._product, products))
         return self._found
 
-    def _product(self, linear: list, tangent: Multinomials) -> Multinomials:
+    def _product(self, products: Iterable[Callable], tangent: Multinomials) -> Multinomials:
         self.products += 1
-        moves = {name: np.asarray(getattr(tangent, name), PRODUCTS) for name in self._free}
-        parts = self._on_cores(lambda one: apply_to_shard(one, moves), linear)
+        moves = {name: np.asarray(getattr(tangent, name)) for name in self._free}
+        parts = self._on_cores(lambda multiply: multiply(moves), products)
         number = self._unlabelled.num_sequences
         total = {name: sum(np.asarray(part[name]) for part in parts) for name in self._free}
         return self._drop({name: family / number for name, family in total.items()})

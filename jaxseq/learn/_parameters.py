@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxseq.chain._numerics import matmul
 from jaxseq.models._crf import CRF
 from jaxseq.models._linear import padded_labels
 
@@ -96,7 +97,7 @@ class Spread(eqx.Module):
             return gradient.reshape(-1).at[self.places].get(mode="promise_in_bounds")
         if self.groups is not None:
             member = self.groups[:, None] == jnp.arange(self.num_groups)
-            return gradient[:, : self.labels] @ member.astype(gradient.dtype)
+            return matmul(gradient[:, : self.labels], member.astype(gradient.dtype))
         return gradient
 
     def keep_learnt(self, gradient: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import os
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,19 @@ class HMMPlan:
     mesh: Mesh | None = None
 
 
+def check_own_mesh(mesh: Any, instead: str = "") -> Mesh | None:
+    """The mesh, or None for none; ValueError where it has devices of other processes.
+
+    Args:
+        mesh: of `jaxseq.scale.make_mesh`. instead: what takes those, for the message.
+    """
+    if mesh is not None and spans_processes(mesh := check_mesh(mesh)):
+        raise ValueError(
+            "mesh: expected devices of this process alone, got those of several processes" + instead
+        )
+    return mesh
+
+
 def hmm_plan_of(tagger: HMMTagger, mesh: Mesh | None = None) -> HMMPlan:
     """How to train, by the estimator's parameters; ValueError on one that makes no sense."""
     check_hmm_settings(tagger)
@@ -58,11 +71,7 @@ def hmm_plan_of(tagger: HMMTagger, mesh: Mesh | None = None) -> HMMPlan:
             "dtype: expected JAX to have 64-bit numbers switched on (jax_enable_x64) for float64, "
             "got them switched off"
         )
-    if mesh is not None and spans_processes(mesh := check_mesh(mesh)):
-        raise ValueError(
-            "mesh: expected devices of this process alone, got those of several processes; "
-            "EMOperator takes them"
-        )
+    mesh = check_own_mesh(mesh, "; EMOperator takes them")
     return HMMPlan(
         column=tagger.column,
         unknown_below=int(tagger.unknown_below),
@@ -114,7 +123,7 @@ def check_hmm_settings(tagger: HMMTagger) -> None:
 def _check_classes(classes: Any) -> None:
     if classes is None:
         return
-    fine = not isinstance(classes, str) and isinstance(classes, Iterable)
+    fine = not isinstance(classes, str) and isinstance(classes, Collection)
     if not fine or not all(isinstance(label, str) for label in classes):
         raise ValueError(f"classes: expected a list of labels or None, got {classes!r:.60}")
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxseq.learn._counts import known_counts, log_likelihoods
-from jaxseq.learn._em import estimate_hmm
+from jaxseq.learn._em import estimate_hmm, why_stop
 from jaxseq.learn._em_corpus import WordCorpus
-from jaxseq.learn._em_operator import EMOperator, Evaluation
+from jaxseq.learn._em_operator import EMOperator
 from jaxseq.learn._interrupts import interrupts_deferred
 from jaxseq.learn._lbfgs import Outcome
 from jaxseq.learn._progress import progress_bar
@@ -147,7 +147,7 @@ def _climb(stage: _Stage, start: HMM | HMMFitted, run: _Run) -> HMMFitted:
     outcome = Outcome.MAX_ITERATIONS
     while state.iteration < plan.max_iterations:
         following = operator(now.following)
-        ended = _why_stop(now, following, plan.tolerance)
+        ended = why_stop(now, following, plan.tolerance)
         if ended is not Outcome.PRECISION:
             values = (*state.values, following.objective)
             state, now = Climb(now.following, state.iteration + 1, values), following
@@ -168,15 +168,6 @@ def _climb(stage: _Stage, start: HMM | HMMFitted, run: _Run) -> HMMFitted:
         before.iterations + state.iteration,
         outcome.value,
     )
-
-
-def _why_stop(before: Evaluation, now: Evaluation, tolerance: float) -> Outcome | None:
-    improvement = now.objective - before.objective
-    if not improvement >= 0:
-        return Outcome.PRECISION
-    if improvement <= tolerance * abs(now.objective):
-        return Outcome.CONVERGED_VALUE
-    return None
 
 
 def _check_possible(stage: _Stage, model: HMM) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -108,7 +108,7 @@ class HMMTagger(BaseEstimator):
         progress: bool | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 25,
-        classes: Iterable[str] | None = None,
+        classes: Collection[str] | None = None,
         dtype: Literal["float32", "float64"] = "float32",
     ):
         self.column = column
@@ -252,21 +252,28 @@ class HMMTagger(BaseEstimator):
         return [[dict(zip(classes, token)) for token in array.tolist()] for array in found]
 
     def predict_k_best(
-        self, X: Iterable[Any], k: int, *, constraints: Any = None, width: int | None = None
+        self,
+        X: Iterable[Any],
+        k: int,
+        *,
+        constraints: Any = None,
+        width: int | None = None,
+        mesh: Mesh | None = None,
     ) -> list[list[tuple[list[str], float]]]:
         """The k most probable labellings of each sentence with their log P(y | x).
 
         Best first; fewer than k where fewer are possible, and by whole labellings whatever
         `decoding` is. With constraints (as in `predict`), the k that are found of the highest
-        log P(y | x) less the soft penalties, and these numbers.
+        log P(y | x) less the soft penalties, and these numbers. On the devices of a mesh as
+        `predict`.
         """
         check_number("k", k, 1, numbers.Integral)
         scored = self._scored(X)
         bound = costly(self.classes_.tolist(), constraints)
         if bound is None:
-            paths_of = _lattices.k_best_paths(scored.model, scored.features, int(k))
+            paths_of = _lattices.k_best_paths(scored.model, scored.features, int(k), mesh)
         else:
-            paths_of = k_best_under(scored, bound, int(k), width)
+            paths_of = k_best_under(scored, bound, int(k), width, mesh)
         found = []
         for paths, log_probs in paths_of:
             legal = np.isfinite(log_probs)

@@ -50,9 +50,12 @@ def _hairpin(small: float) -> Problem:
     def expect(theta):
         return jnp.append(small * problems.s_map(theta[:1] / small), slopes * theta[1:] + 1)
 
+    compiled = jax.jit(expect)
+    push = jax.jit(lambda theta, vector: jax.jvp(expect, (theta,), (vector,))[1])
+
     def linearise(theta):
-        value, product = jax.linearize(expect, jnp.asarray(theta))
-        return value, product
+        theta = jnp.asarray(theta)
+        return compiled(theta), lambda vector: push(theta, vector)
 
     constant = jnp.zeros(4)
     return Problem(expect, constant, structure=Structure.SYMMETRIC, linearise=linearise)

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax.scipy.sparse.linalg import gmres
 from jaxtyping import Array, Float
 
+from jaxseq.chain._numerics import in_full_precision
 from jaxseq.learn.homotopy._problem import Problem, flat_map
 
 
@@ -57,6 +58,7 @@ def _right_hand_side(local: _Local, point: Array, row: Array, anchor: Array, new
 
 
 @eqx.filter_jit
+@in_full_precision
 def solve_matrix_free(
     problem: Problem,
     point: Float[Array, " z"],
@@ -107,6 +109,7 @@ def solve_matrix_free(
 
 
 @eqx.filter_jit
+@in_full_precision
 def solve_dense(
     problem: Problem,
     point: Float[Array, " z"],
@@ -138,6 +141,7 @@ def solve_dense(
 
 
 @eqx.filter_jit
+@in_full_precision
 def dense_jacobian(problem: Problem, theta: Float[Array, " n"]) -> Float[Array, "n n"]:
     """The matrix ∇E."""
     return jax.jacfwd(flat_map(problem)[1])(theta)

@@ -19,6 +19,8 @@ from jaxseq.learn.homotopy._solver import Solver
 TIGHTER = 1e-3
 """Trials are corrected to this share of the usual tolerance: near a bifurcation, the residual says
 little of the distance from the path."""
+VANISHES = 1e-4
+"""An eigenvalue of ``g2(λ)·∇E − I`` below this counts as 0."""
 
 
 class Kind(enum.Enum):
@@ -40,7 +42,8 @@ class CriticalPoint(NamedTuple):
         after: index of the path's last point before it.
         eigenvalue: the eigenvalue of ``g2(λ)·∇E − I`` that vanishes, as found (None if the path
             has no eigenvalues).
-        is_refined: whether every trial could be corrected; otherwise λ is a rough guess.
+        is_refined: whether every trial could be corrected, and the eigenvalue of a bifurcation
+            does vanish; otherwise λ is a rough guess.
     """
 
     kind: Kind
@@ -123,17 +126,18 @@ def find_critical_points(
         >>> [(point.kind.name, round(point.lam, 3)) for point in points]
         [('FOLD', 0.75), ('FOLD', 0.6)]
     """
-    base = settings.point_tolerance(problem.dtype)
+    base, double = settings.point_tolerance(problem.dtype), np.dtype(problem.dtype).itemsize >= 8
     tight = settings._replace(
-        tolerance=base * TIGHTER if np.dtype(problem.dtype).itemsize >= 8 else base,
+        tolerance=base * TIGHTER if double else base,
         linear_tolerance=min(settings.linear_tolerance, 1e-6),
+        tangent_tolerance=min(settings.kernel_tolerance(problem.dtype), 1e-7 if double else 1e-5),
         lanczos_steps=2 * settings.lanczos_steps,
         lanczos_accuracy=min(settings.lanczos_accuracy, 1e-4),
     )
     solver = Solver(problem, tight)
     found = []
     for after in range(len(path.points) - 1):
-        folds = bool(path.slope[after] * path.slope[after + 1] < 0)
+        folds = bool((path.slope[after] > 0) != (path.slope[after + 1] > 0))
         ranks = _crossing(path, after)
         if folds or ranks:
             found += _in_stretch(solver, path, after, folds, ranks, accuracy)
@@ -169,9 +173,11 @@ def _in_stretch(
         )
         # At a fold an eigenvalue passes 1/g2(λ) as well: that is no bifurcation of its own.
         near = math.sqrt(accuracy) * stretch.length + 10 * accuracy
-        twin = next((i for i, old in enumerate(found) if abs(old.arc - crossing.arc) <= near), None)
-        if twin is not None and found[twin].kind is Kind.FOLD:
-            found[twin] = found[twin]._replace(eigenvalue=crossing.eigenvalue)
+        fold = found[0] if folds else None
+        if fold and (
+            abs(fold.arc - crossing.arc) <= near or abs(fold.lam - crossing.lam) <= accuracy
+        ):
+            found[0] = fold._replace(eigenvalue=crossing.eigenvalue)
         else:
             found.append(crossing)
     return sorted(found, key=lambda point: point.arc)
@@ -196,6 +202,8 @@ def _refine(
     try:
         root = float(brentq(function, 0.0, stretch.length, xtol=accuracy / 4, rtol=1e-12))  # pyright: ignore[reportArgumentType]
         point, value, refined = stretch.at(root), function(root), True
+        if kind is Kind.BIFURCATION:  # the sign at an end may have been wrong
+            refined = abs(value) < VANISHES
     except _NotCorrected:
         root = stretch.length * ends[0] / (ends[0] - ends[1])
         share = root / stretch.length

@@ -29,7 +29,7 @@ from jaxseq.learn.homotopy._problem import Problem, flat_map, keep_positive, unr
 from jaxseq.learn.homotopy._settings import Predictor, Settings, check_settings
 from jaxseq.learn.homotopy._solver import Base, Correction, Solver, Tangent
 from jaxseq.learn.homotopy._step_length import Step, Verdict, judge
-from jaxseq.learn.homotopy._store import save_path
+from jaxseq.learn.homotopy._store import PathKeeper, load_path
 
 SHORT = 1e-3
 """Steps shorter than this share of ‖z‖ count as that long when their ends' distance from the path
@@ -62,9 +62,10 @@ def follow_path(
     Args:
         problem: the problem.
         settings: how to follow it.
-        start: a path to go on from, exactly as if it had not stopped.
+        start: a path to go on from, exactly as if it had not stopped; None goes on from the
+            checkpoint, if it is there.
         watch: called with the path after every step tried; ends it by returning True.
-        checkpoint: a file to keep the path in, after every step.
+        checkpoint: a file to keep the path in, every ten seconds and at its end.
         progress: whether to show a bar; None shows it when standard error is a terminal.
 
     Example:
@@ -83,19 +84,24 @@ def follow_path(
     """
     check_settings(settings)
     solver = Solver(problem, settings)
+    if start is None and checkpoint is not None and os.path.exists(checkpoint):
+        start = load_path(checkpoint, problem, settings)
+    keeper = PathKeeper(checkpoint, problem, settings)
     path = (start or _begin(solver))._replace(outcome=None)
     advance = _advance_corrected if settings.corrected else _advance_as_published
     bar = progress_bar("homotopy", 100, progress, "residual")
     with bar as tick, interrupts_deferred() as pressed, one_thread():
-        while (outcome := _why_stop(path, settings)) is None:
-            path = advance(solver, path)
-            if checkpoint is not None:
-                save_path(checkpoint, path, problem, settings)
-            tick(int(100 * min(max(path.lam[-1], 0), 1)), float(path.residual[-1]))
-            if path.outcome is None and (watch(path) or pressed()):
-                path = path._replace(outcome=Outcome.INTERRUPTED)
-            if path.outcome is not None:
-                return path
+        try:
+            while (outcome := _why_stop(path, settings)) is None:
+                path = advance(solver, path)
+                keeper.keep(path)
+                tick(int(100 * min(max(path.lam[-1], 0), 1)), float(path.residual[-1]))
+                if path.outcome is None and (watch(path) or pressed()):
+                    return path._replace(outcome=Outcome.INTERRUPTED)
+                if path.outcome is not None:
+                    return path
+        finally:
+            keeper.keep(path, at_once=True)
     return path._replace(outcome=outcome)
 
 
@@ -158,7 +164,7 @@ def _try_step(solver: Solver, path: Path, base: Base, cubic: Hermite | None) -> 
 
     def predict(length: float) -> np.ndarray:
         if cubic is None:
-            return solver.predict(point, unit, length)
+            return solver.predict(point, unit, length, base)
         return keep_positive(solver.problem, point, cubic.at(length).astype(point.dtype))
 
     predicted = predict(step)

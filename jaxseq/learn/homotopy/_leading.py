@@ -150,11 +150,16 @@ def find_leading(
     """
     symmetric = _Symmetriser(problem, theta)
     again = max(count, kept // 2)
-    first = before.right[:again] if len(before.values) else _random_vector(problem.size)
+    first = before.right[:again]
+    if not first.any():  # none before, or only those of the eigenvalue 0
+        first = _random_vector(problem.size)
     seen, spent = seen.and_also(_look_at(product, first)), 0
     while True:
         vectors, images = (symmetric.forward(rows) for rows in seen)
-        values, ritz = _ritz(_unit(_Space(vectors, images, seen.images)))
+        space = _unit(_Space(vectors, images, seen.images))
+        if not len(space.vectors):
+            return nothing_leading(problem.size)
+        values, ritz = _ritz(space)
         errors = np.linalg.norm(ritz.images - values[:, None] * ritz.vectors, axis=1)
         worse = np.flatnonzero(errors[:count] > accuracy * np.abs(values[:count]))
         missing = len(values) < min(count, problem.size)

@@ -88,6 +88,8 @@ class Settings(NamedTuple):
 def published_settings(step: float = 0.01, **others) -> Settings:
     """Algorithm 1 of Haffari & Sarkar (2008): Euler steps of a fixed length, never corrected.
 
+    Such a path drifts, and its parameters may become negative: no model has them.
+
     Example:
         >>> published_settings(0.02).corrected
         False

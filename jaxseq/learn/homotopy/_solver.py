@@ -143,8 +143,14 @@ class Solver(NamedTuple):
         row = base.frame.row(direction)
         return (row / np.linalg.norm(row) if len(base.frame.weights) else row), base.leading
 
-    def predict(self, point: np.ndarray, tangent: np.ndarray, step: float) -> np.ndarray:
-        """The point about `step` further along the path, by tangents."""
+    def predict(
+        self, point: np.ndarray, tangent: np.ndarray, step: float, base: Base
+    ) -> np.ndarray:
+        """The point about `step` further along the path, by tangents of unit length in a frame."""
+
+        def tangent_at(place: np.ndarray) -> np.ndarray:
+            direction = self.tangent(place, tangent, base).direction
+            return direction / base.frame.length(direction)
 
         def move(velocity: np.ndarray) -> np.ndarray:
             return keep_positive(self.problem, point, point + step * velocity)
@@ -152,10 +158,10 @@ class Solver(NamedTuple):
         predictor = self.settings.predictor
         if predictor in (Predictor.EULER, Predictor.HERMITE):
             return move(tangent)
-        second = self.tangent(move(tangent / 2), tangent).direction
+        second = tangent_at(move(tangent / 2))
         if predictor is Predictor.RK2:
             return move(second)
-        third = self.tangent(move(2 * second - tangent), tangent).direction
+        third = tangent_at(move(2 * second - tangent))
         return move((tangent + 4 * second + third) / 6)
 
     def correct(

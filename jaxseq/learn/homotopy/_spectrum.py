@@ -22,6 +22,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from jaxseq.chain._numerics import in_full_precision
 from jaxseq.learn.homotopy._bordered import dense_jacobian
 from jaxseq.learn.homotopy._host import lanczos_on_host, linearise_flat, one_thread
 from jaxseq.learn.homotopy._problem import Problem, Structure, flat_map, flat_scale
@@ -34,6 +35,7 @@ class Spectrum(NamedTuple):
     errors: np.ndarray
 
 
+@in_full_precision
 def lanczos(
     product: Callable[[Array], Array], start: Float[Array, " n"], steps: int
 ) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
@@ -82,13 +84,14 @@ def lanczos(
 
 
 def _scalings(problem: Problem, theta: Array) -> tuple[Callable, Callable]:
-    """``D^{1/2} P`` and ``P D^{-1/2}`` on vectors; a parameter of 0 is out of both."""
+    """``D^{1/2} P`` and ``P D^{-1/2}`` on vectors; a parameter of 0, or less, is out of both."""
     if problem.structure is Structure.SYMMETRIC:
         return (lambda v: v), (lambda v: v)
     _, unravel = ravel_pytree(problem.constant)
     scale = flat_scale(problem)
     tilde = unravel(theta * scale)
     leaves, tree = jax.tree.flatten(tilde)
+    leaves = [jnp.maximum(leaf, 0) for leaf in leaves]  # uncorrected steps may go below
     roots = [jnp.sqrt(leaf) for leaf in leaves]
     sums = [leaf.sum(axis, keepdims=True) for leaf, axis in zip(leaves, problem.leaf_axes())]
     units = [r / jnp.sqrt(jnp.where(s > 0, s, 1.0)) for r, s in zip(roots, sums)]
@@ -117,6 +120,7 @@ def symmetrised(problem: Problem, theta: Float[Array, " n"]) -> Callable[[Array]
 
 
 @eqx.filter_jit
+@in_full_precision
 def _leading(problem: Problem, theta: Array, start: Array, steps: int) -> tuple[Array, Array]:
     return lanczos(symmetrised(problem, theta), start, steps)
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxseq.learn._checkpoint import load_checkpoint, save_checkpoint
+from jaxseq.learn.homotopy._host import linearise_flat
 from jaxseq.learn.homotopy._leading import SINGLE, Leading
 from jaxseq.learn.homotopy._path import Event, Outcome, Path, StepOutcome
-from jaxseq.learn.homotopy._problem import Problem, flat_map, unraveller
+from jaxseq.learn.homotopy._problem import Problem, flat_map, flat_scale, unraveller
 from jaxseq.learn.homotopy._settings import Settings
 
 ARRAYS = ("points", "eigenvalues", "tangent", "earlier")
@@ -20,6 +24,8 @@ SERIES = ("arc", "residual", "step", "slope", "second_weight")
 """Kept as numbers in JSON, as JAX would round them where it has no float64."""
 LIMITS = ("max_steps", "min_step")
 """Settings that say when to stop and not where the path goes: they may differ when going on."""
+SECONDS = 10.0
+"""Between two writings of a path that is being followed: each writes all of its points."""
 
 
 def save_path(
@@ -38,6 +44,33 @@ def save_path(
         ...     follow_path(half, start=load_path(file, half, Settings())).outcome.value
         'reached λ = 1'
     """
+    _write(file, path, _about(problem, settings))
+
+
+class PathKeeper:
+    """Keeps a path in a file while it is followed: every few seconds, and at its end.
+
+    Args:
+        file: to keep it in; None keeps nothing.
+        problem, settings: of the path.
+    """
+
+    def __init__(
+        self, file: str | os.PathLike[str] | None, problem: Problem, settings: Settings
+    ) -> None:
+        self._file, self._last = file, -float("inf")
+        # Once a path and not once a file: it takes an E-step.
+        self._about = "" if file is None else _about(problem, settings)
+
+    def keep(self, path: Path, *, at_once: bool = False) -> None:
+        """Write it, unless that was done a moment ago."""
+        if self._file is None or not (at_once or time.monotonic() - self._last > SECONDS):
+            return
+        _write(self._file, path, self._about)
+        self._last = time.monotonic()
+
+
+def _write(file: str | os.PathLike[str], path: Path, about: str) -> None:
     extra = {
         "next_step": path.next_step,
         "leading": path.leading.values.tolist(),
@@ -47,7 +80,7 @@ def save_path(
     }
     arrays = [np.ascontiguousarray(getattr(path, name)) for name in ARRAYS]
     arrays += [np.ascontiguousarray(getattr(path.leading, name)) for name in LEADING]
-    save_checkpoint(file, arrays, _about(problem, settings), extra)
+    save_checkpoint(file, arrays, about, extra)
 
 
 def load_path(file: str | os.PathLike[str], problem: Problem, settings: Settings) -> Path:
@@ -94,9 +127,18 @@ def _about(problem: Problem, settings: Settings) -> str:
     taken in another order on another day.
     """
     flat, expect = flat_map(problem)
-    constant, expected = np.asarray(flat), np.asarray(expect(flat))
-    rounded = [f"{np.linalg.norm(expected):.5g}", f"{np.linalg.norm(expected - constant):.5g}"]
+    constant = np.asarray(flat)
+    if problem.linearise is not None:
+        expected = linearise_flat(problem, constant).expected
+    else:
+        expected = np.asarray(eqx.filter_jit(expect)(flat))
+    sizes = (flat_scale(problem), expected, expected - constant)
+    rounded = [f"{np.linalg.norm(size):.5g}" for size in sizes]
     middle = [f"{float(weight):.5g}" for weight in problem.weights(jnp.asarray(0.5))]
     chosen = {k: str(v) for k, v in settings._asdict().items() if k not in LIMITS}
     said = repr((rounded, middle, problem.structure.name, chosen)).encode()
-    return f"homotopy {hashlib.sha256(constant.tobytes() + said).hexdigest()}"
+    # Unscaled, as a sum is in the scale.
+    digest = hashlib.sha256(said)
+    for leaf in jax.tree.leaves(problem.constant):
+        digest.update(np.ascontiguousarray(leaf).tobytes())
+    return f"homotopy {digest.hexdigest()}"
