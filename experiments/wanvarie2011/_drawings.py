@@ -121,8 +121,16 @@ def _figure(
     caption = (
         f"{drawing.text}; {TITLES[drawing.task]}: F1 on the test sentences, and seconds since the "
         "beginning, by labelled tokens; crosses are where the paper ended."
+        f"{_lacking(drawing, rows)}"
     )
     return Figure(drawing.name, caption, draw, (9.0, 4.0))
+
+
+def _lacking(drawing: Drawing, rows: Rows) -> str:
+    """Which rows the paper's figure has that these results have not."""
+    wanted = [*drawing.rows, *([drawing.level] if drawing.level else []), "Sup"]
+    lacking = [row for row in wanted if row not in rows]
+    return f" Rows that are lacking here: {', '.join(lacking)}." if lacking else ""
 
 
 def _paper_point(

@@ -18,10 +18,13 @@ from jaxseq.learn.active import Answer
 
 ROUNDS, STATE = "rounds.jsonl", "learner"
 KEPT = (
-    "round", "labelled_tokens", "labelled_sentences", "guessed_tokens", "informative", "kappa",
-    "objective", "start", "iterations", "evaluations", "stop", "why",
+    "round", "labelled_tokens", "labelled_sentences", "sampled_sentences", "guessed_tokens",
+    "informative", "new_labels", "kappa", "objective", "start", "iterations", "evaluations", "stop",
+    "why",
 )  # fmt: skip
 """What is kept of a round, besides its scores and times."""
+FIRST = ("start", "objective", "iterations")
+"""What is kept of its training before that was compared with one from zeros."""
 
 Score = Callable[[jaxseq.CRFTagger], dict[str, Any]]
 Round = dict[str, Any]
@@ -59,13 +62,12 @@ class Loop:
         reading = time.perf_counter() - clock
         while not rounds or not rounds[-1]["stop"]:
             seconds = {"reading": 0.0 if rounds else reading}
-            if learner.status().round == len(rounds):  # else it was trained and not yet recorded
+            if learner.status().round == len(rounds):
                 seconds |= self._ask_and_train(learner)
-            clock = time.perf_counter()
-            wanted = learner.status().stop and learner.check_warm_start
-            replaced = wanted and learner.recheck()
-            seconds["rechecking"] = time.perf_counter() - clock
-            rounds.append(self._record(learner, seconds, replaced))
+            else:  # it was trained, and stopped before it was recorded
+                seconds |= _stages(_trainings(learner, len(rounds))[0])
+            seconds["rechecking"] = _recheck(learner, len(rounds))
+            rounds.append(self._record(learner, seconds, len(rounds)))
             self._keep(rounds)
             if watch is not None:
                 watch(rounds[-1], learner)
@@ -96,25 +98,20 @@ class Loop:
         clocks.append(time.perf_counter())
         learner.train()
         proposing, answering = (b - a for a, b in itertools.pairwise(clocks))
-        stages, took = learner.history_[-1]["seconds"], time.perf_counter() - clocks[-1]
-        compiling = stages.get("first evaluation, compiling", 0.0)
-        return {
-            "proposing": proposing,
-            "answering": answering,
-            "first evaluation, compiling": compiling,
-            "training": stages["training"] - compiling,
-            "looking": stages["look"],
-            "keeping": took - stages["training"] - stages["look"],
-        }
+        stages, took = _stages(learner.history_[-1]), time.perf_counter() - clocks[-1]
+        keeping = took - sum(stages.values())
+        return {"proposing": proposing, "answering": answering, **stages, "keeping": keeping}
 
     def _record(
-        self, learner: jaxseq.ActiveLearner, seconds: dict[str, float], replaced: bool
+        self, learner: jaxseq.ActiveLearner, seconds: dict[str, float], number: int
     ) -> Round:
         told = {**learner.history_[-1], **learner.status().as_dict()}
+        trainings = _trainings(learner, number)
         seconds = {**seconds, "all": sum(seconds.values())}
         return {
             **{name: told[name] for name in KEPT},
-            "replaced": replaced,
+            "before_recheck": {name: trainings[0][name] for name in FIRST},
+            "replaced": len(trainings) > 1,
             **self.score(learner.tagger_),
             "seconds": {name: round(value, 4) for name, value in seconds.items()},
         }
@@ -128,3 +125,30 @@ class Loop:
         file = self.folder / ROUNDS
         lines = file.read_text("utf-8").splitlines() if file.is_file() else []
         return [json.loads(line) for line in lines]
+
+
+def _trainings(learner: jaxseq.ActiveLearner, number: int) -> list[dict[str, Any]]:
+    """Those of a round: one, and another that has replaced it, if it was worse than that."""
+    return [one for one in learner.history_ if one["round"] == number]
+
+
+def _recheck(learner: jaxseq.ActiveLearner, number: int) -> float:
+    """Compare the last model with one from zeros before stopping; the seconds that this took."""
+    trainings = _trainings(learner, number)
+    if len(trainings) > 1:  # done, and stopped before it was recorded
+        return trainings[-1]["seconds"]["all"]
+    clock = time.perf_counter()
+    if learner.check_warm_start and learner.status().stop:
+        learner.recheck()
+    return time.perf_counter() - clock
+
+
+def _stages(training: dict[str, Any]) -> dict[str, float]:
+    """The seconds of a training, compiling apart, and of the look at the pool after it."""
+    stages = training["seconds"]
+    compiling = stages.get("first evaluation, compiling", 0.0)
+    return {
+        "first evaluation, compiling": compiling,
+        "training": stages["training"] - compiling,
+        "looking": stages["look"],
+    }

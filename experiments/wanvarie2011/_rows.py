@@ -99,8 +99,10 @@ def row_named(text: str, usual: Usual) -> Row:
         ValueError: for a kind, a setting or a value that is not known.
 
     Example:
-        >>> usual = Usual(0.99, query_size=500, per_sentence=1, span_width=3, start="longest")
+        >>> usual = Usual(0.99, query_size=500, per_sentence=0, span_width=3, start="longest")
         >>> row_named("Proposed δ=.90", usual).strategy
+        Tokens(count=500, threshold=0.9, per_sentence=None)
+        >>> row_named("Proposed δ=.90 each=1", usual).strategy
         Tokens(count=500, threshold=0.9, per_sentence=1)
         >>> row_named("Wanvarie10", usual).strategy.ask
         'unsure'

@@ -33,14 +33,14 @@ def mean_of(results: Sequence[Result], name: str) -> float:
     return statistics.fmean(float(result[name]) for result in results)
 
 
-def share(result: Result, of: str = "tokens") -> float:
-    """Labelled tokens, or sentences with a label, in percent of the pool.
+def share(result: Result, of: str = "tokens", what: str = "labelled") -> float:
+    """Labelled tokens, or sentences that are labelled or sampled, in percent of the pool.
 
     Example:
         >>> share({"labelled_tokens": 5, "tokens": 200})
         2.5
     """
-    return 100 * result[f"labelled_{of}"] / result[of]
+    return 100 * result[f"{what}_{of}"] / result[of]
 
 
 def is_worse(scores: Mapping[str, Any]) -> bool:
@@ -119,6 +119,28 @@ class Gap(NamedTuple):
     above: float
     begin: int
     end: int
+
+
+def mean_gap(pairs: Sequence[tuple[Result, Result]]) -> Gap | None:
+    """The gap between two rows: means over seeds, extremes of all; None without any stretch.
+
+    Args:
+        pairs: the results of the first and of the second row, by seed.
+    """
+    found = [gap(Curve.of(first), Curve.of(second)) for first, second in pairs]
+    there = [one for one in found if one is not None]
+    if not there:
+        return None
+    means = (statistics.fmean(getattr(one, name) for one in there) for name in ("mean", "above"))
+    mean, above = means
+    return Gap(
+        mean,
+        min(one.lowest for one in there),
+        max(one.highest for one in there),
+        above,
+        min(one.begin for one in there),
+        max(one.end for one in there),
+    )
 
 
 def gap(first: Curve, second: Curve, points: int = 200) -> Gap | None:

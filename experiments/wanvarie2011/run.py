@@ -127,6 +127,7 @@ def _whole(task: Task, tagger: Any, judge: Judge, seconds: float) -> dict[str, A
     return {
         "labelled_tokens": task.pool.tokens,
         "labelled_sentences": len(task.pool.sentences),
+        "sampled_sentences": len(task.pool.sentences),
         **judge(tagger),
         "objective": float(tagger.loss_),
         "iterations": tagger.n_iter_,

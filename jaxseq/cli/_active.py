@@ -10,12 +10,15 @@ import argparse
 from typing import Any
 
 from jaxseq.cli._active_answer import add_answer
+from jaxseq.cli._active_labels import add_labels
 from jaxseq.cli._active_query import add_query
 from jaxseq.cli._active_start import add_start
 from jaxseq.cli._active_status import add_active_train, add_status
 from jaxseq.cli._annotate import add_annotate
 
-SUBCOMMANDS = (add_start, add_query, add_answer, add_annotate, add_active_train, add_status)
+SUBCOMMANDS = (
+    add_start, add_query, add_answer, add_annotate, add_labels, add_active_train, add_status,
+)  # fmt: skip
 
 EXAMPLE = """\
 example:
@@ -27,6 +30,7 @@ example:
   jaxseq active answer run export.json    # takes the labels in, trains, says where it stands
   jaxseq active status run                # whether to stop, and why
   jaxseq active annotate run              # or label here, in the terminal, one key a label
+  jaxseq active labels run --add B-ADJP   # a label that was not thought of at the start
   jaxseq tag --model run/model new.txt    # the model of the last round is one like any other
 
 answers of other programs, JSON lines (a list of labels: one of them is right):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from jaxseq.cli._active_rules import AnswerRules
+from jaxseq.cli._active_rules import AnswerRules, Refusals
 from jaxseq.learn.active import Answer
 
 
@@ -26,7 +26,7 @@ def answers_of_lines(
         The answers, and how many lines had none: those of ``queries.jsonl`` as they are.
 
     Raises:
-        ValueError: with the file and the line, for the first line that is something else.
+        ValueError: with the file and the line, for all lines that are something else.
 
     Example:
         >>> from jaxseq.cli._active_files import Corpora
@@ -36,13 +36,15 @@ def answers_of_lines(
         ([Answer(sentence=0, position=1, label='N')], 0)
     """  # noqa: E501 - a line of the example
     answers: list[Answer] = []
-    skipped = 0
+    skipped, refusals = 0, Refusals(path)
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        found = _answers_of(line, f"{path}:{number}", rules)
-        answers += found
-        skipped += not found
+        with refusals.noted():
+            found = _answers_of(line, f"{path}:{number}", rules)
+            answers += found
+            skipped += not found
+    refusals.tell()
     return answers, skipped
 
 

@@ -67,7 +67,7 @@ def read_pool(options: argparse.Namespace, like: Corpus, needed: Sequence[str]) 
     """
     if options.pool_format == "plain":
         return _read_plain(options, needed)
-    named = argparse.Namespace(**{**vars(options), "unlabelled": options.pool})
+    named = argparse.Namespace(**{**vars(options), "unlabelled": [options.pool]})
     sentences = read_unlabelled(named, like, needed)
     if options.train is None:
         _refuse_labels(sentences, like, set(options.labels), shown(options.pool))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from jaxseq.cli._active_files import Corpora
@@ -12,6 +14,50 @@ Label = str | tuple[str, ...]
 
 MOST_LISTED = 30
 """Labels that a message lists at most."""
+
+MOST_REFUSED = 10
+"""Entries of a file that a message lists at most."""
+
+
+@dataclass
+class Refusals:
+    """What is wrong with the entries of a file, to be told at once.
+
+    Args:
+        path: what messages call the file. errors: so far.
+
+    Example:
+        >>> refusals = Refusals("file")
+        >>> for line in ("x", "1", "y"):
+        ...     with refusals.noted():
+        ...         _ = int(line)
+        >>> len(refusals.errors)
+        2
+    """
+
+    path: str
+    errors: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note a ValueError, and go on with the next entry."""
+        try:
+            yield
+        except ValueError as error:
+            self.errors.append(str(error))
+
+    def tell(self) -> None:
+        """ValueError if there were any; of several, the first are written to standard error."""
+        if len(self.errors) == 1:
+            raise ValueError(self.errors[0])
+        if self.errors:
+            more = len(self.errors) - MOST_REFUSED
+            listed = self.errors[:MOST_REFUSED] + ([f"and {more:,} more"] if more > 0 else [])
+            print(*listed, sep="\n", file=sys.stderr)
+            raise ValueError(
+                f"{self.path}: expected legal answers, got {len(self.errors):,} entries that are "
+                "not, as listed; none is taken in"
+            )
 
 
 @dataclass(frozen=True)
@@ -75,7 +121,7 @@ class AnswerRules:
             more = ", …" if len(self.classes) > MOST_LISTED else ""
             raise ValueError(
                 f"{place}: expected a label, one of {listed}{more}; got {label!r:.60} (jaxseq "
-                "active start --labels names those that --train lacks)"
+                "active labels --add adds labels)"
             )
         return label
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from jaxseq.tagger import ActiveLearner
 
 Say = Callable[[str], object]
+TRIES, PAUSE = 4, 0.1
+"""How often a folder is looked at that changes meanwhile, and seconds between."""
 NOTHING_ASKED = "there is nothing to ask in round {}"
 
 
@@ -57,6 +60,10 @@ class ActiveRun:
     def asked(self) -> list[Query]:
         """The queries of this round, answered or not; none before they are proposed."""
         return self.learner._begun().queries or []
+
+    def answered_now(self) -> list[tuple[int, int]]:
+        """Sentence and position of the tokens answered in this round, the last one last."""
+        return list(self.learner._begun().answered)
 
     def is_answered(self, sentence: int, position: int) -> bool:
         """Whether the annotator has labelled a token."""
@@ -115,12 +122,38 @@ def opened(folder: str) -> Iterator[ActiveRun]:
     """
     from jaxseq.tagger import ActiveLearner
 
-    path = Path(folder)
-    if not path.is_dir():
-        raise ValueError(f"{folder}: expected a folder of jaxseq active start, there is none")
+    path = _folder(folder)
     with _locked(path):
         corpora = read_corpora(path)
         yield ActiveRun(path, corpora, ActiveLearner.resume(path, corpora.pool))
+
+
+def looked_at(folder: str) -> ActiveRun:
+    """A folder of ``jaxseq active start`` as it is now, to read only: others may be at work on it.
+
+    Raises:
+        ValueError: when it is no such folder, or is not sound.
+    """
+    from jaxseq.tagger import ActiveLearner
+
+    path = _folder(folder)
+    corpora = read_corpora(path)
+    for _ in range(TRIES):
+        # A model may be replaced between a look at the journal and one at the model.
+        with suppress(FileNotFoundError):
+            learner = ActiveLearner.resume(path, corpora.pool, read_only=True)
+            return ActiveRun(path, corpora, learner)
+        time.sleep(PAUSE)
+    raise ValueError(
+        f"{path / 'model'}: expected the model that the journal names last, found none"
+    )
+
+
+def _folder(name: str) -> Path:
+    path = Path(name)
+    if not path.is_dir():
+        raise ValueError(f"{name}: expected a folder of jaxseq active start, there is none")
+    return path
 
 
 @contextmanager

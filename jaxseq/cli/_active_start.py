@@ -102,7 +102,7 @@ def _as_text(report: dict[str, Any], told: list[str]) -> str:
     lines = [
         f"read      {report['given_sentences']:,} sentences with labels, "
         f"{report['pool_sentences']:,} to choose from",
-        f"labels    {' '.join(report['labels'])}; no others can be given later (--labels)",
+        f"labels    {' '.join(report['labels'])}; jaxseq active labels --add adds others",
         *told,
         *lines_of(report),
         f"then      jaxseq active query {report['folder']}, or annotate {report['folder']}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from jaxseq.cli._active_run import ActiveRun, add_folder_and_json, opened, tell
+from jaxseq.cli._active_run import ActiveRun, add_folder_and_json, looked_at, opened, tell
 
 
 def add_status(subparsers: Any) -> None:
@@ -13,7 +13,8 @@ def add_status(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "status",
         help="rounds, labels, scores, and whether to stop",
-        description="Say where active learning stands, and whether to stop.",
+        description="Say where active learning stands, and whether to stop; also while another "
+        "subcommand is at work on the folder.",
     )
     add_folder_and_json(parser)
     parser.set_defaults(run=_run_status)
@@ -32,8 +33,8 @@ def add_active_train(subparsers: Any) -> None:
 
 
 def _run_status(options: argparse.Namespace) -> int:
-    with opened(options.folder) as run:
-        tell(run.report(), options.json, _sources(run))
+    run = looked_at(options.folder)
+    tell(run.report(), options.json, _sources(run))
     return 0
 
 

@@ -9,7 +9,6 @@ from jaxseq.cli._active_run import ActiveRun, lines_of
 from jaxseq.cli._active_status import line_on_training
 from jaxseq.cli._annotate_screen import Keys, Lines, Screen
 from jaxseq.cli._annotate_state import Event, Retraction, Session, event_of, step
-from jaxseq.learn.active import Query
 
 
 @dataclass(eq=False)
@@ -32,11 +31,12 @@ class Annotator:
     def annotate(self) -> None:
         """Rounds, until the annotator quits or nothing is left to ask."""
         while True:
-            queries = self.run.next_queries(self.screen.say)
-            if not queries:
+            self.run.learner.propose()
+            # A round that is answered is not trained unasked: its last answer may be a slip.
+            if not self.run.asked() and not self.run.next_queries(self.screen.say):
                 self.screen.say(f"nothing to ask: {self.run.learner.status().why}")
                 return
-            if not self._label(self._open_session(queries)):
+            if not self._label(self._open_session()):
                 break
             self.screen.say("training")
             self.run.train()
@@ -47,12 +47,22 @@ class Annotator:
             f"{len(self.kept)} answers kept; go on with jaxseq active annotate {folder}"
         )
 
-    def _open_session(self, queries: list[Query]) -> Session:
-        """Of the tokens that have no answer yet: a query may be answered in part."""
-        session = Session.of(questions_of(self.run, queries))
-        is_answered = self.run.is_answered
-        still = [i for i in session.items if not is_answered(i.question.sentence, i.position)]
-        return Session(tuple(still))
+    def _open_session(self) -> Session:
+        """Of the round: tokens that were answered, so that undo reaches them, and the others."""
+        run, session = self.run, Session.of(questions_of(self.run, self.run.asked()))
+        items = {(item.question.sentence, item.position): item for item in session.items}
+        done = [token for token in run.answered_now() if token in items]
+        still = [token for token in items if not run.is_answered(*token)]
+        labels = (run.label_of(*token) for token in done)
+        return Session(
+            tuple(items[token] for token in [*done, *still]),
+            place=len(done),
+            given={
+                place: label if isinstance(label, str) else " or ".join(label or ())
+                for place, label in enumerate(labels)
+            },
+            trail=tuple(range(len(done))),
+        )
 
     def _label(self, session: Session) -> bool:
         """A round: whether to train at its end."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -24,6 +27,12 @@ CONTEXT = 15
 
 END = "\x04"
 """Ctrl-D."""
+
+ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.)", re.DOTALL)
+"""What a terminal sends for an arrow, a function key and the like: its letters are no keys."""
+
+ESCAPE_BEGUN = re.compile(r"\x1b(\[[0-?]*[ -/]*|O)?\Z")
+"""The beginning of one, of which the rest is still to come."""
 
 
 @contextmanager
@@ -67,6 +76,8 @@ class Keys:
     def __init__(self, descriptor: int):
         self._descriptor = descriptor
         self._waiting: deque[str] = deque()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._begun = ""
 
     def __call__(self) -> str | None:
         """The next key, empty for Enter; None for Ctrl-D."""
@@ -74,29 +85,47 @@ class Keys:
             data = os.read(self._descriptor, 64)
             if not data:
                 return None
-            if data.startswith(b"\x1b"):  # an arrow or the like: its letters are no keys
-                continue
-            self._waiting.extend(data.decode(errors="replace"))
+            self._waiting.extend(self._without_escapes(self._decoder.decode(data)))
         key = self._waiting.popleft()
         return None if key == END else key.strip("\r\n")
+
+    def _without_escapes(self, text: str) -> str:
+        """The keys in what was read; an escape sequence may come in several pieces."""
+        text = ESCAPE.sub("", self._begun + text)
+        begun = ESCAPE_BEGUN.search(text)
+        self._begun = begun.group() if begun else ""
+        return text[: len(text) - len(self._begun)].replace("\x1b", "")
 
     def forget(self) -> None:
         """Drop what was typed before anything was asked: it would accept what nobody has seen."""
         self._waiting.clear()
+        self._decoder.reset()
+        self._begun = ""
         if termios is not None:
             termios.tcflush(self._descriptor, termios.TCIFLUSH)
+
+
+def make_console(**settings: Any) -> Console:
+    """Where the annotator writes: lines are broken between words on a terminal, and not in files.
+
+    Args:
+        settings: of `rich.console.Console`; standard output by default.
+    """
+    console = Console(highlight=False, markup=False, **settings)
+    console.soft_wrap = not console.is_terminal
+    return console
 
 
 class Screen:
     """Shows tokens and messages.
 
     Args:
-        keys: of `assign_keys`. console: where to write; standard output by default.
+        keys: of `assign_keys`. console: of `make_console`; standard output by default.
     """
 
     def __init__(self, keys: dict[str, str], console: Console | None = None):
         self._keys = {label: key for key, label in keys.items()}
-        self._console = console or Console(highlight=False, markup=False, soft_wrap=True)
+        self._console = console or make_console()
 
     def say(self, message: str) -> None:
         """Show a message."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from jaxseq.cli._active_rules import AnswerRules, Label
+from jaxseq.cli._active_rules import AnswerRules, Label, Refusals
 from jaxseq.cli._label_studio import borders_of, text_of
 from jaxseq.learn.active import Answer
 
@@ -48,26 +48,33 @@ def answers_of_export(
         the labels that are known since then, as a project of several rounds has them.
 
     Raises:
-        ValueError: with the file and the task, for a region that does not fit the tokens, and for
+        ValueError: with the file and the tasks, for regions that do not fit the tokens, and for
             labels that contradict one another, or what is known from a past round.
     """
     found: dict[Token, Label] = {}
-    skipped = 0
+    skipped, refusals = 0, Refusals(path)
     for number, task in enumerate(tasks):
-        place = _place(task, number, path)
-        data, annotations = _parts(task, place)
-        if not any(annotations):
-            skipped += 1
-            continue
-        is_past = rules.is_past(data.get("round"), place)
-        labels = _labels_of(data, annotations, place, rules)
-        if is_past:
-            _require_known(labels, data["round"], place, rules)
-            skipped += 1
-            continue
-        for token, label in labels.items():
-            _add(found, token, label, place, rules)
+        with refusals.noted():
+            place = _place(task, number, path)
+            labels = _answered(task, place, rules)
+            skipped += not labels
+            for token, label in labels.items():
+                _add(found, token, label, place, rules)
+    refusals.tell()
     return [Answer(*token, label) for token, label in found.items()], skipped
+
+
+def _answered(task: dict[str, Any], place: str, rules: AnswerRules) -> dict[Token, Label]:
+    """The labels of one task of the round under way; none where it has no answer or is past."""
+    data, annotations = _parts(task, place)
+    if not any(annotations):
+        return {}
+    is_past = rules.is_past(data.get("round"), place)
+    labels = _labels_of(data, annotations, place, rules)
+    if is_past:
+        _require_known(labels, data["round"], place, rules)
+        return {}
+    return labels
 
 
 def _labels_of(

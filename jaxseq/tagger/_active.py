@@ -13,6 +13,7 @@ from jaxseq.learn.active import Answer, Look, Query, Strategy, Tokens
 from jaxseq.tagger._active_checks import check_learner
 from jaxseq.tagger._active_folder import StateFolder
 from jaxseq.tagger._active_known import KnownLabels
+from jaxseq.tagger._active_labels import add_to_run, check_new_labels, with_labels
 from jaxseq.tagger._active_pool import Pool
 from jaxseq.tagger._active_replay import (
     Run,
@@ -23,9 +24,16 @@ from jaxseq.tagger._active_replay import (
     replay,
     settings_from,
 )
-from jaxseq.tagger._active_round import Trained, choose_queries, look_at_pool, train_round
+from jaxseq.tagger._active_round import (
+    Trained,
+    choose_queries,
+    look_at_pool,
+    rounding_of,
+    train_round,
+)
 from jaxseq.tagger._active_simulate import Watch, run_simulation
 from jaxseq.tagger._active_status import ActiveStatus, status_of
+from jaxseq.tagger._labels import legal_by_scheme
 from jaxseq.tagger._tagger import CRFTagger
 
 WORSE = 1e-3
@@ -40,8 +48,10 @@ class ActiveLearner(BaseEstimator):
 
     .. math:: \sum_x \log P(Y_L | x) = \sum_x \big(\log Z_{Y_L}(x) - \log Z(x)\big).
 
-    Training starts from the weights of the round before. The objective is not convex with partial
-    labels, so a warm start could end in a worse place than one from scratch: see `recheck`.
+    Training starts from the weights of the round before, and ends sooner than from zeros: when the
+    objective improves by less than 10 times the estimator's `tolerance` over 5 iterations. It is
+    not convex with partial labels, so a warm start could end in a worse place than one from
+    scratch: see `recheck`.
 
     Args:
         estimator: the tagger; it is cloned, not changed.
@@ -130,22 +140,27 @@ class ActiveLearner(BaseEstimator):
         if y is not None:
             y = list(y)
             run.known.given(y)
+            run.has_news = bool(run.known.answered.any())
         if folder is not None:
             settings = learner_settings(self, pool)
             run.folder = StateFolder.create(folder, settings, given_lines(y or []))
         return self._take(run)
 
     @classmethod
-    def resume(cls, folder: str | os.PathLike[str], X: Iterable[Any]) -> ActiveLearner:
+    def resume(
+        cls, folder: str | os.PathLike[str], X: Iterable[Any], *, read_only: bool = False
+    ) -> ActiveLearner:
         """Go on with what `begin` started in a folder, as if it had never stopped.
 
         Args:
             folder: as of `begin`. X: the same sentences.
+            read_only: only look, also while another process is at work on the folder: then nothing
+                in it changes, and asking, answering and training are refused.
 
         Raises:
             ValueError: for another pool, and for a folder that is not sound.
         """
-        state = StateFolder(folder)
+        state = StateFolder(folder, read_only=read_only)
         found = state.settings()
         learner = cls(**settings_from(found))
         check_learner(learner)
@@ -157,7 +172,14 @@ class ActiveLearner(BaseEstimator):
                 f"{int(pool.lengths.sum())} tokens)"
             )
         run = Run(pool, KnownLabels(pool.lengths, pool.classes, pool.legal), state)
-        replay(run, state.journal())
+        estimator = learner.estimator
+
+        def add(names: Any) -> None:
+            add_to_run(run, check_new_labels(names, run.pool.classes), estimator)
+
+        replay(run, state.journal(), add)
+        if run.tagger is not None:
+            run.tagger = with_labels(run.tagger, run.pool.classes)
         return learner._take(run)
 
     def _take(self, run: Run) -> ActiveLearner:
@@ -167,6 +189,32 @@ class ActiveLearner(BaseEstimator):
         if run.tagger is not None:
             self.tagger_ = run.tagger
         return self
+
+    def add_labels(self, names: Iterable[str]) -> ActiveLearner:
+        """Allow labels that were not thought of at the beginning.
+
+        What is known stays as it is, and the queries of this round too. The model says the same as
+        before; the next training starts from its weights, those of the new labels at 0.
+
+        Args:
+            names: of the labels; none of them known yet.
+
+        Returns:
+            Itself.
+
+        Example:
+            >>> import jaxseq
+            >>> learner = jaxseq.ActiveLearner(jaxseq.CRFTagger(["word[0]"]), initial=1)
+            >>> _ = learner.begin([["the", "dog"]], classes=["D", "N"]).add_labels(["A"])
+            >>> learner.classes_.tolist()
+            ['A', 'D', 'N']
+        """
+        run = self._begun()
+        plain = check_new_labels(names, run.pool.classes)
+        legal_by_scheme([*run.pool.classes, *plain], self.estimator.scheme)  # refuses strange ones
+        run.write([{"kind": "labels", "round": run.round, "labels": plain}])
+        add_to_run(run, plain, self.estimator)
+        return self._take(run)
 
     # ------------------------------------------------------------------------------- a round
 
@@ -199,6 +247,8 @@ class ActiveLearner(BaseEstimator):
             raise ValueError(f"round: expected answers of round {run.round}, got round {round!r}")
         plain = run.known.check(answers)
         run.write(answer_lines(run.round, plain))
+        run.has_news |= run.known.is_news(plain)
+        run.note([(one.sentence, one.position) for one in plain], answered=True)
         run.known.answer(plain)
 
     def retract(self, tokens: Iterable[tuple[int, int]]) -> None:
@@ -222,6 +272,8 @@ class ActiveLearner(BaseEstimator):
         run = self._begun()
         plain = run.known.check_places(tokens)
         run.write(answer_lines(run.round, [(*token, None) for token in plain]))
+        run.has_news |= any(run.known.label_of(*token) is not None for token in plain)
+        run.note(plain, answered=False)
         run.known.retract(plain)
 
     def train(self, *, start: Literal["warm", "cold"] = "warm") -> ActiveLearner:
@@ -242,9 +294,9 @@ class ActiveLearner(BaseEstimator):
         """Train the last round once more from zeros, and take that model if it is better.
 
         The likelihood of partial labels has many optima, and a warm start ends near the last one.
-        A model from zeros whose objective is lower by more than 1e-3 of it replaces the one of the
-        last round, and is compared with it for κ: if they label the pool differently, it is not
-        yet time to stop.
+        A model from zeros whose objective is lower by more than 1e-3 of it, and by more than the
+        rounding of a sum over that many tokens, replaces the one of the last round, and is compared
+        with it for κ: if they label the pool differently, it is not yet time to stop.
 
         Returns:
             Whether the model was replaced.
@@ -253,8 +305,10 @@ class ActiveLearner(BaseEstimator):
         if run.tagger is None:
             raise ValueError("recheck: expected a trained model, got none; call `train` first")
         trained, warm = train_round(self, run, warm=False), run.tagger.loss_
-        if not trained.record["objective"] < warm - WORSE * abs(warm):
+        if not trained.record["objective"] < warm - WORSE * abs(warm) - rounding_of(self, run):
             return False
+        # Of the labels of the round that it replaces the model of.
+        trained.record["new_labels"] = run.history[-1].get("new_labels", True)
         self._keep(trained, run.round - 1)
         return True
 
@@ -262,8 +316,8 @@ class ActiveLearner(BaseEstimator):
         run, record = self._begun(), {"round": number, **trained.record}
         if run.folder is not None:
             run.folder.keep_model(trained.tagger, {"kind": "trained", **record})
-        run.tagger, run.look, run.queries = trained.tagger, trained.look, None
-        run.round = number + 1
+        run.tagger, run.look = trained.tagger, trained.look
+        run.end_round(number)
         run.history.append(record)
         self.tagger_ = trained.tagger
         return self

@@ -3,9 +3,10 @@
 ``settings.json`` is written once. ``journal.jsonl`` only grows, a JSON object a line, of these
 kinds: ``given`` (labels of a sentence that were known from the start), ``query`` and ``proposed``
 (which ends the queries of a round), ``answers`` (all that came at once, so that they are taken in
-whole or not at all; the label null takes one back), and ``trained``, which names the model by its
-SHA-256. A line ``answer`` holds a single one. ``model`` is a tagger as `jaxseq.load` reads it. All
-else is rebuilt from these.
+whole or not at all; the label null takes one back), ``labels`` (that may be given from there on, in
+addition to those of the settings), and ``trained``, which names the model by its SHA-256. A line
+``answer`` holds a single one. ``model`` is a tagger as `jaxseq.load` reads it. All else is rebuilt
+from these.
 """
 
 from __future__ import annotations
@@ -18,23 +19,25 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from jaxseq.learn._durable import replacing
 from jaxseq.tagger._store import ARRAYS, load
 from jaxseq.tagger._tagger import CRFTagger
 
 FORMAT = "jaxseq active 1"
 SETTINGS, JOURNAL, MODEL, NEXT, OLD = "settings.json", "journal.jsonl", "model", ".next", ".old"
-KINDS = ("given", "query", "proposed", "answer", "answers", "trained")
+KINDS = ("given", "query", "proposed", "answer", "answers", "labels", "trained")
 
 
 class StateFolder:
     """The folder of one run of active learning.
 
     Args:
-        path: where; see `create` and `open`.
+        path: where; see `create`.
+        read_only: change nothing in it: another process may be at work there.
     """
 
-    def __init__(self, path: str | os.PathLike[str]):
-        self._path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False):
+        self._path, self._read_only = Path(path), read_only
 
     @classmethod
     def create(
@@ -54,7 +57,8 @@ class StateFolder:
         text = json.dumps({"format": FORMAT, **settings}, indent=1, sort_keys=True)
         folder.append(lines)
         # Last, since a folder with settings is one to go on with.
-        _write(there / SETTINGS, f"{text}\n".encode())
+        with replacing(there / SETTINGS) as temporary:
+            temporary.write_bytes(f"{text}\n".encode())
         return folder
 
     def settings(self) -> dict[str, Any]:
@@ -74,6 +78,8 @@ class StateFolder:
 
     def append(self, lines: Iterable[dict[str, Any]]) -> None:
         """Add to the journal: all lines, on the disk when this returns, or none if it fails."""
+        if self._read_only:
+            raise ValueError(f"{self._path}: expected only to be read, got something to write")
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         rest = memoryview(text.encode("utf-8", "surrogatepass"))
         # Without a buffer, which closing the file would write once more.
@@ -88,13 +94,14 @@ class StateFolder:
                 raise
 
     def journal(self) -> list[dict[str, Any]]:
-        """All lines. A last one that was cut off while it was written is dropped for good."""
+        """All lines. A last one that was cut off while it was written is dropped for good, or
+        where all is only read, left to who is writing it."""
         where = self._path / JOURNAL
         if not where.is_file():
             raise ValueError(f"{where}: expected the journal of the run, found no file")
         data = where.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
+        if len(whole) < len(data) and not self._read_only:
             os.truncate(where, len(whole))
         lines = []
         for number, line in enumerate(whole.split(b"\n")[:-1], 1):
@@ -132,6 +139,8 @@ class StateFolder:
     def model(self, digest: str) -> CRFTagger:
         """The model that the journal names last."""
         model, following = self._path / MODEL, self._path / NEXT
+        if self._read_only:
+            return self._model_as_it_is(digest)
         if _digest(following) == digest:  # it was named, and not yet put in place
             self._put_in_place(following)
         if _digest(model) != digest:
@@ -143,9 +152,23 @@ class StateFolder:
         _remove(self._path / OLD)
         return load(model)
 
+    def _model_as_it_is(self, digest: str) -> CRFTagger:
+        for folder in (self._path / NEXT, self._path / MODEL):
+            if _digest(folder) == digest:
+                return load(folder)
+        raise FileNotFoundError(f"{self._path}: the model was replaced meanwhile")
+
+    def drop_litter(self) -> None:
+        """Remove what saving a model left behind when it was killed."""
+        if self._read_only:
+            return
+        for folder in self._path.glob(f".{NEXT}.*"):  # the temporary names of `_store`
+            _remove(folder)
+
     def drop_unfinished(self) -> None:
         """What a training left behind that the journal does not know of."""
-        _remove(self._path / NEXT)
+        if not self._read_only:
+            _remove(self._path / NEXT)
 
 
 def _digest(model: Path) -> str:
@@ -156,16 +179,3 @@ def _digest(model: Path) -> str:
 def _remove(folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """All at once: under a temporary name until it is complete."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

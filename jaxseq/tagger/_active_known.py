@@ -34,6 +34,16 @@ class KnownLabels:
         self.answered = np.zeros(tokens, bool)
         self.sampled = np.zeros(len(lengths), bool)
 
+    def with_classes(self, classes: list[str], legal: Legal | None) -> KnownLabels:
+        """The same with more labels: they are possible where nothing is known of a token."""
+        wide = KnownLabels(self._lengths, classes, legal)
+        places = np.array([classes.index(name) for name in self._classes])
+        wide._allowed[self.answered] = False
+        wide._allowed[np.ix_(self.answered, places)] = self._allowed[self.answered]
+        wide._guess = np.where(self._guess >= 0, places[self._guess], UNKNOWN).astype(np.int32)
+        wide.answered, wide.sampled = self.answered, self.sampled
+        return wide
+
     @property
     def guessed(self) -> np.ndarray:
         """bool [N]."""
@@ -47,6 +57,10 @@ class KnownLabels:
     def labelled_sentences(self) -> int:
         """Sentences with a label from the annotator."""
         return int(self._any_in_sentence(self.answered).sum())
+
+    def sampled_sentences(self) -> int:
+        """Sentences that were chosen whole, or have a label from the annotator."""
+        return int((self.sampled | self._any_in_sentence(self.answered)).sum())
 
     def _any_in_sentence(self, tokens: np.ndarray) -> np.ndarray:
         return np.bincount(self._sentence[tokens], minlength=len(self._lengths)) > 0
@@ -110,6 +124,10 @@ class KnownLabels:
             return None
         labels = tuple(self._classes[k] for k in np.flatnonzero(self._allowed[place]))
         return labels[0] if len(labels) == 1 else labels
+
+    def is_news(self, answers: Iterable[Answer]) -> bool:
+        """Whether one of the answers of `check` differs from what is known."""
+        return any(self.label_of(a.sentence, a.position) != a.label for a in answers)
 
     def _encode(self, plain: list[Answer]) -> tuple[np.ndarray, np.ndarray]:
         """Tokens, each once, and their possible labels [tokens, s]."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -25,7 +25,9 @@ class Run:
     """Everything that changes from step to step.
 
     round: trainings done. queries: of this round; None before they are proposed. look: of the
-    last model; None where it has to be taken (anew).
+    last model; None where it has to be taken (anew). has_news: whether a label was given, changed
+    or taken back since the last training. answered: sentence and position of the tokens that were
+    answered since then, the last one last.
     """
 
     pool: Pool
@@ -36,12 +38,27 @@ class Run:
     tagger: CRFTagger | None = None
     look: Look | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
+    has_news: bool = False
+    answered: dict[tuple[int, int], None] = field(default_factory=dict)
+
+    def note(self, tokens: Iterable[tuple[int, int]], *, answered: bool) -> None:
+        """That tokens were answered, or that their answers were taken back."""
+        for token in tokens:
+            self.answered.pop(token, None)
+            if answered:
+                self.answered[token] = None
+
+    def end_round(self, number: int) -> None:
+        """That the model of a round was trained."""
+        self.round, self.queries, self.has_news = number + 1, None, False
+        self.answered.clear()
 
     def take(self, proposal: Proposal) -> None:
         """The queries of a round, and the labels that the model gives itself."""
         self.queries = proposal.queries
         self.known.guess(proposal.guesses, proposal.labels)
         self.known.sampled[proposal.sampled] = True
+        self.has_news |= len(proposal.guesses) > 0
 
     def waiting(self) -> list[Query]:
         """Queries of this round with a token that has no answer."""
@@ -128,19 +145,24 @@ def answer_lines(number: int, answers: Sequence[Sequence[Any]]) -> list[dict[str
     return [{"kind": "answers", "round": number, "answers": rows}] if rows else []
 
 
-def replay(run: Run, lines: list[dict[str, Any]]) -> None:
-    """Do again what the journal says; ValueError where that is not possible."""
+def replay(run: Run, lines: list[dict[str, Any]], add_labels: Callable[[Any], None]) -> None:
+    """Do again what the journal says; ValueError where that is not possible.
+
+    Args:
+        run: as it began. lines: of the journal. add_labels: gives the run more labels.
+    """
     try:
-        _replay(run, lines)
+        _replay(run, lines, add_labels)
     except (KeyError, TypeError, IndexError, OverflowError) as error:
         raise ValueError(f"journal: expected the lines of this run, got {error!r}") from error
 
 
-def _replay(run: Run, lines: list[dict[str, Any]]) -> None:
+def _replay(run: Run, lines: list[dict[str, Any]], add_labels: Callable[[Any], None]) -> None:
     given = {line["sentence"]: line["labels"] for line in lines if line["kind"] == "given"}
     if given:
         known = [given.get(sentence) for sentence in range(len(run.pool.lengths))]
         run.known.given([None if labels is None else _sets(labels) for labels in known])
+        run.has_news = True
     queries: list[Query] = []
     last: dict[tuple[Any, Any], Any] = {}
     for line in lines:
@@ -153,15 +175,28 @@ def _replay(run: Run, lines: list[dict[str, Any]]) -> None:
             numbers = (np.array(line[n], np.int64) for n in ("guesses", "labels", "sampled"))
             run.take(Proposal(of_round, *numbers))
             queries = []
-        elif kind == "answer":
-            last[line["sentence"], line["position"]] = line["label"]
-        elif kind == "answers":
-            last |= {(sentence, place): label for sentence, place, label in line["answers"]}
+        elif kind in ("answer", "answers"):
+            single = [[line[name] for name in Answer._fields]] if kind == "answer" else None
+            said = {(s, t): _plain(label) for s, t, label in single or line["answers"]}
+            run.has_news |= any(_is_news(run.known, last, *one) for one in said.items())
+            last |= said
+            for token, label in said.items():
+                run.note([token], answered=label is not None)
+        elif kind == "labels":
+            add_labels(line["labels"])
         elif kind == "trained":
-            run.round, run.queries, queries = line["round"] + 1, None, []
+            run.end_round(line["round"])
+            queries = []
             run.history.append({n: v for n, v in line.items() if n not in ("kind", "model")})
     _take_last(run.known, last)
     _load_model(run, lines)
+
+
+def _is_news(known: KnownLabels, last: dict[Any, Any], token: Any, label: Any) -> bool:
+    """Whether an answer differs from the last one to the token, or from what was given of it."""
+    (plain,) = known.check_places([token])
+    before = last[token] if token in last else known.label_of(*plain)
+    return before != label
 
 
 def _take_last(known: KnownLabels, last: dict[tuple[Any, Any], Any]) -> None:
@@ -171,6 +206,10 @@ def _take_last(known: KnownLabels, last: dict[tuple[Any, Any], Any]) -> None:
     known.answer(known.check(answers))
 
 
+def _plain(label: Any) -> Any:
+    return tuple(label) if isinstance(label, list) else label
+
+
 def _sets(labels: list[Any]) -> list[Any]:
     return [set(label) if isinstance(label, list) else label for label in labels]
 
@@ -178,9 +217,10 @@ def _sets(labels: list[Any]) -> list[Any]:
 def _load_model(run: Run, lines: list[dict[str, Any]]) -> None:
     named = [line["model"] for line in lines if line["kind"] == "trained"]
     assert run.folder is not None
+    run.folder.drop_litter()
     if not named:
         run.folder.drop_unfinished()
         return
     run.tagger = run.folder.model(named[-1])
-    if run.tagger.classes_.tolist() != run.pool.classes:
+    if not set(run.tagger.classes_) <= set(run.pool.classes):
         raise ValueError("model: expected one with the labels of the settings, got another")

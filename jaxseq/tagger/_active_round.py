@@ -102,10 +102,20 @@ def train_round(learner: ActiveLearner, run: Run, warm: bool) -> Trained:
         "iterations": found.iterations,
         "evaluations": found.evaluations,
         "outcome": found.outcome.value,
+        "new_labels": run.has_news,
         "kappa": None if before is None else agreement(before.labels, look.labels),
         "seconds": {**seconds, "look": now - clock, "all": now - began},
     }
     return Trained(tagger, look, record)
+
+
+def rounding_of(learner: ActiveLearner, run: Run) -> float:
+    """How much of a difference of objectives may be rounding: a unit in the last place a token.
+
+    A search ends where no step improves the objective within its precision, sooner or later.
+    """
+    trained, _ = run.known.to_train_on()
+    return float(np.finfo(learner.estimator.dtype).eps) * int(run.pool.lengths[trained].sum())
 
 
 def _always_whole(learner: ActiveLearner) -> bool:

@@ -22,15 +22,19 @@ class ActiveStatus:
         tokens, sentences: in the pool.
         labelled_tokens: with a label from the annotator. labelled_share: of all tokens.
         labelled_sentences: with such a token. sentence_share: of all sentences.
+        sampled_sentences: with such a token, or chosen whole by `Sequences`, which may find
+            nothing to ask in them.
         guessed_tokens: that took the model's label.
         waiting: queries of this round with a token that has no answer.
         informative: units that the strategy could still ask: tokens, or sentences.
-        kappa: agreement of the last two models on the pool; None before there are two.
+        kappa: agreement on the pool of the last model that learnt new labels with the one before
+            it; None before there is such a pair. Training once more on the same labels changes
+            next to nothing, and says nothing of whether to stop.
         objective: of the last training.
         stop: whether to stop. why: in words, or why not.
 
     Example:
-        >>> status = ActiveStatus(1, 10, 3, 4, 1, 0, 2, 5, None, 0.5, False, "…")
+        >>> status = ActiveStatus(1, 10, 3, 4, 1, 1, 0, 2, 5, None, 0.5, False, "…")
         >>> status.labelled_share
         0.4
     """
@@ -40,6 +44,7 @@ class ActiveStatus:
     sentences: int
     labelled_tokens: int
     labelled_sentences: int
+    sampled_sentences: int
     guessed_tokens: int
     waiting: int
     informative: int | None
@@ -100,6 +105,12 @@ def why_stop(
     return False, f"{left} informative units are left, {q} or more"
 
 
+def _agreement(run: Run) -> float | None:
+    """κ of the last training that had new labels."""
+    counted = [one for one in run.history if one.get("new_labels", True)]
+    return counted[-1]["kappa"] if counted else None
+
+
 def status_of(learner: ActiveLearner, run: Run) -> ActiveStatus:
     """Where a learner stands."""
     known, left = run.known, None
@@ -107,12 +118,12 @@ def status_of(learner: ActiveLearner, run: Run) -> ActiveStatus:
         look = look_at_pool(learner, run)
         left = informative(look, known.known, learner.strategy, sampled=known.sampled)
     last = run.history[-1] if run.history else {}
-    labelled = int(known.answered.sum())
+    labelled, agreed = int(known.answered.sum()), _agreement(run)
     stop, why = why_stop(
         trained=run.round,
         labelled=labelled,
         left=left or 0,
-        found=last.get("kappa"),
+        found=agreed,
         count=learner.strategy.count,
         kappa=learner.kappa,
         max_rounds=learner.max_rounds,
@@ -124,10 +135,11 @@ def status_of(learner: ActiveLearner, run: Run) -> ActiveStatus:
         sentences=len(run.pool.lengths),
         labelled_tokens=labelled,
         labelled_sentences=known.labelled_sentences(),
+        sampled_sentences=known.sampled_sentences(),
         guessed_tokens=int(known.guessed.sum()),
         waiting=len(run.waiting()),
         informative=left,
-        kappa=last.get("kappa"),
+        kappa=agreed,
         objective=last.get("objective"),
         stop=stop,
         why=why,

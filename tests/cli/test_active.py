@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from jaxseq.cli import _active_run
 from jaxseq.cli._active_files import read_corpora
-from jaxseq.cli._active_run import opened
+from jaxseq.cli._active_run import looked_at, opened
+from jaxseq.learn.active import Answer
 from jaxseq.tagger import ActiveLearner
 from tests.cli.active_runs import (
     ALL,
@@ -225,8 +227,70 @@ def test_killed_in_the_middle_no_answer_is_lost(tmp_path, succeed):
 
 def test_two_commands_at_once_are_refused(run1, run):
     with opened(str(run1)):
-        for argv in (["status", run1], ["query", run1], ["annotate", run1]):
+        for argv in (["train", run1], ["query", run1], ["annotate", run1]):
             status, out, err = run("active", *argv)
             assert (status, out) == (2, "")
             assert "another jaxseq active command is at work on it" in err
     assert run("active", "status", run1)[0] == 0
+
+
+def test_status_looks_on_while_others_work_and_changes_nothing(run1, succeed):
+    def files():
+        return {path: path.read_bytes() for path in run1.rglob("*") if path.is_file()}
+
+    with opened(str(run1)) as at_work:
+        at_work.learner.answer([Answer(1, 0, "O")])
+        labelled = at_work.learner.status().labelled_tokens
+        with (run1 / "journal.jsonl").open("a") as file:
+            file.write('{"kind": "answers", "rou')  # the other one is writing
+        (run1 / ".next").mkdir()  # and saving
+        before = files()
+        status = json.loads(succeed("active", "status", run1, "--json"))
+        assert (status["labelled_tokens"], status["round"]) == (labelled, 1)
+        assert files() == before
+        assert (run1 / ".next").is_dir()
+
+
+def test_a_look_on_waits_for_a_model_that_is_being_replaced(run1, succeed, monkeypatch):
+    real, tries = _active_run.time.sleep, []
+
+    def put_in_place(seconds):
+        tries.append(seconds)
+        (run1 / "elsewhere").rename(run1 / "model")
+        real(0)
+
+    (run1 / "model").rename(run1 / "elsewhere")
+    monkeypatch.setattr(_active_run.time, "sleep", put_in_place)
+    assert json.loads(succeed("active", "status", run1, "--json"))["round"] == 1
+    assert len(tries) == 1
+
+
+def test_a_learner_that_only_looks_refuses_to_write(run1):
+    learner = looked_at(str(run1)).learner
+    labelled = learner.status().labelled_tokens
+    with pytest.raises(ValueError, match="expected only to be read"):
+        learner.answer([Answer(1, 0, "O")])
+    assert learner.status().labelled_tokens == labelled
+
+
+def test_a_label_that_was_not_thought_of_is_added(run1, succeed, run, tmp_path):
+    rows = solved(queries_in(run1, 1))
+    rows[0]["labels"] = ["B-ADJP"] * len(rows[0]["labels"])
+    file = write_lines(tmp_path / "rows", rows)
+    status, _, err = run("active", "answer", run1, file)
+    assert status == 2
+    assert "jaxseq active labels --add" in err
+    before = json.loads(succeed("active", "status", run1, "--json"))
+    succeed("active", "labels", run1, "--add", "B-ADJP", "I-ADJP")
+    labels = sorted([*LABELS, "B-ADJP", "I-ADJP"])
+    assert json.loads(succeed("active", "labels", run1, "--json"))["labels"] == labels
+    assert succeed("active", "labels", run1).split() == labels
+    assert json.loads(succeed("active", "status", run1, "--json")) == before
+    report = json.loads(succeed("active", "answer", run1, file, "--json"))
+    assert report["round"] == 2
+    learner = ActiveLearner.resume(run1, read_corpora(run1).pool)
+    assert learner.tagger_.classes_.tolist() == labels
+    assert "B-ADJP" in (succeed("active", "query", run1) and
+                        (run1 / "round-002" / "labels.xml").read_text())  # fmt: skip
+    for wrong in ("B-ADJP", ""):
+        assert run("active", "labels", run1, "--add", wrong)[0] == 2

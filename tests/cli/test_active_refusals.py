@@ -68,6 +68,33 @@ def test_bad_lines_are_refused_with_their_place(name, run1, tmp_path, run):
     refused(run, run1, file, f"{file}:3: {message}")
 
 
+def test_all_bad_lines_are_told_at_once(run1, tmp_path, run):
+    rows = [{**GOOD, "label": f"X{n}"} for n in range(13)]
+    file = write_lines(tmp_path / "answers", [GOOD, *rows])
+    before = (run1 / "journal.jsonl").read_bytes()
+    status, out, err = run("active", "answer", run1, file)
+    assert (status, out) == (2, "")
+    assert (run1 / "journal.jsonl").read_bytes() == before
+    assert f"{file}: expected legal answers, got 13 entries that are not" in err
+    assert [f"'X{n}'" in err for n in range(13)] == [True] * 10 + [False] * 3
+    assert "\nand 3 more\n" in err
+    assert err.count("\n") == 12
+    assert "jaxseq active labels --add" in err
+
+
+def test_all_bad_tasks_are_told_at_once(run1, tmp_path, run):
+    tasks = json.loads((run1 / "round-001" / "tasks.json").read_text())
+    for task in tasks:
+        value = {"start": 0, "end": 1, "labels": ["X"]}
+        task["annotations"] = [{"result": [{"type": "labels", "value": value}]}]
+    file = tmp_path / "export.json"
+    file.write_text(json.dumps(tasks))
+    status, _, err = run("active", "answer", run1, file)
+    assert status == 2
+    assert f"got {len(tasks)} entries that are not" in err
+    assert err.count("got 'X'") == len(tasks)
+
+
 def test_what_is_no_answer_at_all_is_refused(run1, tmp_path, run):
     file = tmp_path / "answers"
     cases = {

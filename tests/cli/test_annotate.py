@@ -1,5 +1,7 @@
 """The terminal annotator: keys, undo, quitting, and that every answer is kept at once."""
 
+import contextlib
+import io
 import json
 import os
 import tty
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxseq.cli._active_questions import Question
-from jaxseq.cli._annotate_screen import CONTEXT, Keys, sentence_line
+from jaxseq.cli._annotate_screen import CONTEXT, Keys, Screen, make_console, sentence_line
 from jaxseq.cli._annotate_state import (
     COMMANDS,
     KEYS,
@@ -143,7 +145,59 @@ def test_keys_of_a_terminal():
         os.close(program)
 
 
+@pytest.mark.parametrize("pieces", [
+    (b"1\x1b[A2",), (b"1\x1b", b"[A2"), (b"1\x1b[1;5", b"C2"), (b"\x1bO", b"A12"),
+    (b"1\x1b[3~\x1b[B2",), (b"1\x1bOP\x1b[", b"D2"), (b"\x1b", b"12"),
+])  # fmt: skip
+def test_escape_sequences_are_no_keys_wherever_they_are(pieces):
+    reads, program = os.pipe()
+    try:
+        read = Keys(reads)
+        found = []
+        for piece in pieces:
+            os.write(program, piece)
+            os.set_blocking(reads, False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    found.append(read())
+        assert found == ["1", "2"]
+    finally:
+        os.close(reads)
+        os.close(program)
+
+
+def test_letters_of_several_bytes_may_come_in_pieces():
+    reads, program = os.pipe()
+    try:
+        read = Keys(reads)
+        letter = "é".encode()
+        os.write(program, letter[:1])
+        os.set_blocking(reads, False)
+        with pytest.raises(BlockingIOError):
+            read()
+        os.write(program, letter[1:])
+        assert read() == "é"
+    finally:
+        os.close(reads)
+        os.close(program)
+
+
 # --------------------------------------------------------------------------------------- screen
+
+
+def test_words_are_not_broken_at_the_end_of_a_line():
+    words = ("extraordinary", "circumstances", "notwithstanding", "everybody", "understood")
+    asked = Question(2, 5, 1, 2, 0.5, words, ("X",), (0.5,))
+    out = io.StringIO()
+    console = make_console(file=out, force_terminal=True, width=24, color_system=None)
+    Screen({"1": "X"}, console).show(Session.of([asked]), ["X"])
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= 24
+    shown = {word for line in lines for word in line.split()}
+    assert {"extraordinary", "[circumstances]", "notwithstanding", "understood"} <= shown
+    plain = io.StringIO()  # in a file a sentence is a line
+    Screen({"1": "X"}, make_console(file=plain, width=24)).show(Session.of([asked]), ["X"])
+    assert "extraordinary [circumstances] notwithstanding everybody understood" in plain.getvalue()
 
 
 def test_the_token_stands_in_brackets_in_its_sentence():
@@ -179,12 +233,39 @@ def test_quit_keeps_the_answers_and_later_goes_on(fresh, succeed, type_in):
     assert [label for *_, label in first] == ["B-NP", "I-NP"]
     type_in("")  # the input ends
     out = succeed("active", "annotate", fresh)
-    assert "token 1 of" in out
     assert "0 answers kept" in out
     asked = [line for line in journal(fresh) if line["kind"] == "query"]
     total = sum(query["stop"] - query["start"] for query in asked)
-    assert f"token 1 of {total - 2}," in out  # those with an answer are not shown again
+    assert f"token 3 of {total}," in out  # those with an answer are not shown again
+    assert "token 1 of" not in out
     assert answers_in(fresh) == first
+
+
+def test_undo_reaches_the_answers_of_an_earlier_session(fresh, succeed, type_in):
+    type_in("B-NP\nI-NP\nq\n")
+    succeed("active", "annotate", fresh)
+    type_in("u\nO\nu\nu\nu\nq\n")
+    out = succeed("active", "annotate", fresh)
+    for label in ("I-NP", "O", "B-NP"):
+        assert f"{label} is taken back" in out
+    assert "nothing to undo in this round" in out
+    first, second = (answer[:2] for answer in answers_in(fresh)[:2])
+    assert [(*where, label) for where, label in
+            [(first, "B-NP"), (second, "I-NP"), (second, None), (second, "O"), (second, None),
+             (first, None)]] == answers_in(fresh)  # fmt: skip
+    assert json.loads(succeed("active", "status", fresh, "--json"))["labelled_tokens"] == 0
+
+
+def test_a_round_that_is_answered_waits_for_enter_in_the_next_session(fresh, succeed, type_in):
+    total = json.loads(succeed("active", "query", fresh, "--json"))["tokens"]
+    type_in("O\n" * total + "q\n")
+    succeed("active", "annotate", fresh)
+    type_in("u\nB-NP\nq\n")
+    out = succeed("active", "annotate", fresh)
+    assert out.count("the round is done") == 2
+    assert answers_in(fresh)[-1][2] == "B-NP"
+    type_in("\nq\n")
+    assert "training  " in succeed("active", "annotate", fresh)
 
 
 def test_a_round_with_undo_trains_and_goes_on(fresh, succeed, type_in):

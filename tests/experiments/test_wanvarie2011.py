@@ -21,9 +21,9 @@ from experiments.bench import active
 from experiments.bench._report import Report
 from experiments.data import Data, Source
 from experiments.wanvarie2011 import run
-from experiments.wanvarie2011._drawings import DRAWINGS, SPANS
+from experiments.wanvarie2011._drawings import DRAWINGS, PROPOSED, SPANS
 from experiments.wanvarie2011._loop import Loop
-from experiments.wanvarie2011._rows import KINDS, Usual, row_named, task_and_row
+from experiments.wanvarie2011._rows import KINDS, row_named, task_and_row
 from experiments.wanvarie2011._summary import (
     Curve,
     at_share,
@@ -34,16 +34,19 @@ from experiments.wanvarie2011._summary import (
 from experiments.wanvarie2011._task import Judge, Part, read_part
 from experiments.wanvarie2011.report import report
 from jaxseq.learn.active import Sequences, Spans, Tokens
+from jaxseq.tagger import _active_round
 
 FOLDER = discover()["wanvarie2011"].folder
 EXPECTED = tomllib.loads((FOLDER / "expected.toml").read_text("utf-8"))
-USUAL = Usual(threshold=0.99, query_size=500, per_sentence=0, span_width=3, start="longest")
-PRESETS = ("smoke", "default", "paper")
+PRESETS = ("smoke", "default", "paper", "overnight")
 
 
 def _config(preset="smoke", **changes):
     found, _ = read_config(FOLDER / "config.toml", preset, run.Config)
     return dataclasses.replace(found, **changes)
+
+
+USUAL = _config("default").usual
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +83,8 @@ def _result(results, row):
     [
         ("Partial δ=.90", Tokens(None, 0.9)),
         ("Proposed δ=.60", Tokens(500, 0.6)),
+        ("Proposed δ=.90", Tokens(500, 0.9)),
+        ("Proposed δ=.90 each=1", Tokens(500, 0.9, 1)),
         ("Proposed δ=.99 q=50", Tokens(50, 0.99)),
         ("Proposed each=2", Tokens(500, 0.99, 2)),
         ("Spans δ=.90 width=2", Spans(2, 500, 0.9)),
@@ -94,6 +99,14 @@ def test_rows_are_those_of_the_paper(name, strategy):
     assert row.strategy == strategy
     assert row.rounds == (1 if name.startswith("Partial") else None)
     assert (row.is_supervised, row.is_drawn, row.start) == (False, False, "longest")
+
+
+def test_the_row_with_our_limit_stands_beside_the_published_one():
+    for preset, tasks in (("default", ("np",)), ("paper", ("np", "conll2000"))):
+        config = _config(preset)
+        assert config.usual == USUAL
+        for task in tasks:
+            assert {f"{task}: Proposed δ=.90", f"{task}: Proposed δ=.90 each=1"} <= {*config.rows}
 
 
 def test_rows_that_ask_nothing_and_rows_of_chance():
@@ -237,7 +250,10 @@ def test_a_row_that_is_stopped_goes_on_as_if_it_had_not(config, data, tmp_path, 
     with pytest.raises(_Killed):
         stopped.run()
     monkeypatch.undo()
-    assert without_seconds(_loop(config, data, tmp_path / "row").run()) == without_seconds(whole)
+    again = _loop(config, data, tmp_path / "row").run()
+    assert without_seconds(again) == without_seconds(whole)
+    for one in again:  # also of a round that was trained before, and not recorded
+        assert min(one["seconds"][name] for name in ("training", "looking")) > 0
 
 
 def test_the_state_of_a_row_is_there_until_it_ends(config, data, tmp_path, monkeypatch, results):
@@ -300,7 +316,8 @@ def test_report_of_all_and_of_some(config, results):
 def _line(row, shares_and_f1, p_value=0.5, seed=None, **more):
     rounds = [
         {
-            "labelled_tokens": int(1000 * percent), "labelled_sentences": 10, "f1": f1,
+            "labelled_tokens": int(1000 * percent), "labelled_sentences": 10,
+            "sampled_sentences": 20, "f1": f1,
             "p_value": p_value, "only_sup": 9, "only_ours": 3, "iterations": 7, "why": "κ",
             "seconds": {"training": 2.0, "all": 2.0},
         }
@@ -319,6 +336,7 @@ def test_rows_stand_beside_the_paper_s_at_equal_labels(config):
     table = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows if row[:1] == "|"]
     final, equal = (row for row in table if row[0] == "Proposed δ=.90" and "(93.67)" in str(row))
     assert final[1:4] == ["93.90 (93.67)", "< .001*", "6.00 (4.73)"]
+    assert final[4:6] == ["40.00 (51.75)", "20.00"]
     assert equal[1:] == ["4.50 (4.73)", "93.00 (93.67)", "-1.00", "< .001*"]
 
 
@@ -338,6 +356,49 @@ def test_seeds_of_a_row_are_averaged(config):
         for seed, f1 in enumerate((90.0, 92.0))
     ]
     assert "91.00 ± 1.41" in report(lines, EXPECTED, config).markdown
+    sup = _line("Sup", [(100, 94.0)])
+    del sup["result"]["rounds"]
+    lines = [
+        _line("Proposed δ=.90", [(2, f1), (6, 95.0)], seed=seed)
+        for seed, f1 in enumerate((90.0, 92.0))
+    ]
+    lines += [
+        _line("Spans δ=.90", [(2, f1), (6, 95.0 + lift)], seed=seed)
+        for seed, (f1, lift) in enumerate(((90.0, 1.0), (92.0, -1.0)))
+    ]
+    text = report([sup, *lines], EXPECTED, config).markdown
+    assert "| 2.00 ± 0.00 (4.73) | 91.00 ± 1.41 (93.67) | -3.00 |" in text
+    assert "from 2.00 ± 0.00 % of the tokens on (F1 91.00 ± 1.41)" in text
+    assert "no better and no worse than tokens" in text  # the two seeds cancel out
+
+
+def test_captions_say_which_rows_are_lacking(config):
+    rounds = [(2, 90.0), (4, 92.0)]
+    lines = [_line(row, rounds) for row in ("Wanvarie10", "Tomanek09", "Proposed δ=.90")]
+    captions = {f.name: f.caption for f in report(lines, EXPECTED, config).figures}
+    assert captions["figure-4"].endswith("Rows that are lacking here: FuSAL, Bootstrap, Sup.")
+    assert captions["figure-7"].endswith("Rows that are lacking here: Proposed δ=.99, Sup.")
+    whole = [_line(row, rounds) for row in ("Wanvarie10", "Sup", *PROPOSED)]
+    captions = {f.name: f.caption for f in report(whole, EXPECTED, config).figures}
+    assert "lacking" not in captions["figure-7"]
+
+
+def test_named_entities_are_read_as_the_files_have_them(tmp_path):
+    (tmp_path / "conll2003").mkdir()
+    rows = ["-DOCSTART- -X- O O", "", "EU NNP I-NP I-ORG", "rejects VBZ I-VP O", ""]
+    (tmp_path / "conll2003" / "eng.train").write_text("\n".join(rows))
+    data = Data({"conll2003": Source("conll2003", tmp_path)})
+    part = read_part(data, "conll2003", "train", None)
+    assert (part.labels, part.tokens) == ([["O"], ["I-ORG", "O"]], 3)
+    usual = data.corpus("conll2003", "train")  # of other experiments
+    assert [list(sentence["label"]) for sentence in usual] == [["B-ORG", "O"]]
+
+
+def test_the_report_says_whose_the_limit_is(config):
+    rounds = [(2, 90.0), (4, 92.0)]
+    plain, limited = (_line(f"Proposed δ=.90{more}", rounds) for more in ("", " each=1"))
+    assert "limit is ours" in report([plain, limited], EXPECTED, config).markdown
+    assert "limit is ours" not in report([plain], EXPECTED, config).markdown
 
 
 # ---------------------------------------------------------------------------------- summaries
@@ -408,21 +469,69 @@ def test_bench_without_corpora_fails_its_bar(monkeypatch, tmp_path, capsys):
     assert all(line["holds"] is False for line in _figures(capsys).values())
 
 
+def test_bench_does_not_look_into_the_current_folder(monkeypatch, tmp_path, capsys):
+    monkeypatch.delenv("JAXSEQ_DATA", raising=False)
+    (tmp_path / "conll2000").mkdir()
+    monkeypatch.chdir(tmp_path)
+    told = Report("active")
+    active.run(told, tmp_path)
+    lines = _figures(capsys).values()
+    assert len(lines) == 2
+    assert all("JAXSEQ_DATA" in line["measured_on"]["needs"] for line in lines)
+
+
 def test_bench_of_a_small_task(config, data, tmp_path, capsys):
     told = Report("active")
     bench = active.Bench(told, config, run.task_of(config, "np", data))
     rounds = bench.tokens()
     bench.spans(rounds, tmp_path)
+    limited = bench.tokens(active.LIMITED)
     found = _figures(capsys)
     minutes = sum(one["seconds"]["all"] for one in rounds) / 60
     line = found["minutes to its own stop, NP chunking, δ = .90"]
     assert line["value"] == pytest.approx(minutes, abs=1e-4)
     assert line["measured_on"]["rounds"] == 2
-    stages = [name for name in found if name.startswith("seconds a round, NP chunking")]
+    stages = [name for name in found if name.startswith("seconds a round, NP chunking, δ = .90: ")]
     assert {name.split(": ")[1] for name in stages} == set(rounds[0]["seconds"])
     assert not told.held  # 4.73 % are less than the initial set of so few sentences
-    assert found["objective, warm-started / from zeros − 1, NP chunking"]["bar"] == "≤ 0.001"
+    same = "objective, warm-started / from zeros − 1, NP chunking, δ = .90"
+    assert found[f"{same}, the last round"]["bar"] == "≤ 0.001"
+    other = "McNemar's p against Sup of l2 = 1, NP chunking, δ = .90"
+    assert found[f"{other}, at most 4.73 % labelled"]["bar"] is None
+    assert all(line["measured_on"]["l2"] == config.l2["np"] for line in found.values())
+    ours = {name: line for name, line in found.items() if "each = 1" in name}
+    theirs = {name for name in found if "δ = .90" in name} - set(ours)
+    assert {name.replace(", each = 1", "") for name in ours} == theirs
+    assert all(line["bar"] is None for line in ours.values())
+    assert limited[-1]["labelled_sentences"] >= rounds[-1]["labelled_sentences"]
     assert (tmp_path / "active_spans.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bench_judges_the_warm_start_that_a_recheck_has_replaced(
+    config, data, tmp_path, capsys, monkeypatch
+):
+    real = _active_round.train_on
+
+    def lazy(problem, plan, older, shape):
+        if older is not None:
+            plan = dataclasses.replace(plan, settings=plan.settings._replace(max_iterations=1))
+        return real(problem, plan, older, shape)
+
+    monkeypatch.setattr(_active_round, "train_on", lazy)
+    told = Report("active")
+    bench = active.Bench(told, config, run.task_of(config, "np", data))
+    rounds = bench.tokens()
+    bench.early_start()
+    found = _figures(capsys)
+    assert rounds[-1]["replaced"]
+    assert rounds[-1]["objective"] < rounds[-1]["before_recheck"]["objective"]
+    assert (rounds[-1]["start"], rounds[-1]["before_recheck"]["start"]) == ("cold", "warm")
+    for when, replaced in (("the last round", True), (f"round {active.EARLY}", False)):
+        line = found[f"objective, warm-started / from zeros − 1, NP chunking, δ = .90, {when}"]
+        assert line["holds"] is False
+        assert line["measured_on"]["replaced"] is replaced
+        name = f"iterations, from zeros / warm-started, NP chunking, δ = .90, {when}"
+        assert found[name]["measured_on"]["iterations"][0] == 1
 
 
 @given(st.integers(0, 40), st.integers(0, 40))

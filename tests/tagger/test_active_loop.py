@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import jaxseq
+from jaxseq.learn._lbfgs import Settings
 from jaxseq.learn.active import Answer, Query, Sequences, Spans, Tokens
 from jaxseq.tagger._active_round import train_round
+from jaxseq.tagger._active_train import warm_settings
 from tests.tagger.toys import LABELS, negative_log_likelihood, squares, toy_corpus, words_of
 
 DICTS, Y = toy_corpus(5, sentences=30)
@@ -105,10 +107,11 @@ def test_a_whole_run_is_a_plain_loop():
     longest = max(range(len(X)), key=lambda s: (len(X[s]), -s))
     wanted = [(longest, t) for t in range(len(X[longest]))]
     for number in range(4):
+        if number:
+            y = [[known.get((s, t)) for t in range(len(X[s]))] for s in range(len(X))]
+            wanted = plain_choice(y, known, strategy)
         assert sorted(asked[number]) == sorted(wanted), f"round {number}"
         known |= {(s, t): Y[s][t] for s, t in wanted}
-        y = [[known.get((s, t)) for t in range(len(X[s]))] for s in range(len(X))]
-        wanted = plain_choice(y, known, strategy)
 
 
 def plain_choice(y, known, strategy) -> list[tuple[int, int]]:
@@ -182,6 +185,7 @@ def test_a_worse_warm_start_is_replaced():
     learner.begin(X, classes=LABELS)
     learner.answer([Answer(s, t, Y[s][t]) for q in learner.propose() for s, t in tokens_of(q)])
     learner.train()
+    learner.answer([Answer(s, t, Y[s][t]) for q in learner.propose() for s, t in tokens_of(q)])
     learner.estimator.set_params(max_iterations=1)
     learner.train(start="cold")  # stops far from the optimum
     poor, labels = learner.history_[-1]["objective"], learner.look().labels
@@ -191,6 +195,77 @@ def test_a_worse_warm_start_is_replaced():
     assert learner.status().round == 2
     again = jaxseq.learn.active.agreement(labels, learner.look().labels)
     assert learner.status().kappa == again
+
+
+def test_a_model_from_zeros_that_is_better_by_rounding_replaces_nothing(monkeypatch):
+    learner = jaxseq.ActiveLearner(tagger(), Tokens(3, 0.9), initial=3).begin(X, classes=LABELS)
+    learner.answer([Answer(s, t, Y[s][t]) for q in learner.propose() for s, t in tokens_of(q)])
+    learner.train()
+    tokens = sum(len(X[s]) for s in np.flatnonzero(learner._run.known.to_train_on()[0]))
+    found = learner.history_[-1]["objective"]
+    eps = np.finfo(np.float32).eps
+    for below, replaced in ((0.5 * eps * tokens, False), (1.5 * eps * tokens, True)):
+        worse = (found + below) / (1 - 1e-3)  # above it by 1e-3 of itself, and that
+        learner.tagger_.loss_ = worse
+        assert learner.recheck() is replaced
+
+
+def test_a_search_from_an_older_model_ends_sooner():
+    settings = warm_settings(Settings(tolerance=1e-6, memory_size=30))
+    assert settings.tolerance == pytest.approx(1e-5)
+    assert (settings.memory_size, settings.period) == (30, 5)
+    learner = jaxseq.ActiveLearner(tagger(max_iterations=200, l2=0.1), Tokens(6, 0.9), initial=3)
+    learner.begin(X, classes=LABELS)
+    counts = []
+    for _ in range(4):
+        learner.answer([Answer(s, t, Y[s][t]) for q in learner.propose() for s, t in tokens_of(q)])
+        warm = learner.train().history_[-1]
+        zeros = train_round(learner, learner._run, warm=False).record
+        counts.append((warm["iterations"], zeros["iterations"]))
+        assert warm["objective"] <= zeros["objective"] * (1 + 1e-3)
+    warm, zeros = np.sum(counts[1:], 0)
+    assert 1.5 * warm < zeros
+
+
+def test_training_without_new_labels_does_not_count_for_kappa(tmp_path):
+    learner = jaxseq.ActiveLearner(tagger(), Tokens(4, 0.9), initial=2)
+    learner.begin(X, classes=LABELS, folder=tmp_path / "run")
+
+    def ask_and_train(queries):
+        learner.answer(
+            Answer(q.sentence, t, Y[q.sentence][t]) for q in queries for t in range(q.start, q.stop)
+        )
+        learner.train()
+
+    ask_and_train(learner.propose())
+    assert learner.train().status().kappa is None  # the same labels once more
+    ask_and_train(learner.propose())
+    before = learner.status()
+    assert before.kappa is not None
+    learner.answer([Answer(0, 0, Y[0][0])] if learner._run.known.answered[0] else [])
+    after = learner.train().status()
+    assert (after.kappa, after.round) == (before.kappa, before.round + 1)
+    assert [one["new_labels"] for one in learner.history_] == [True, False, True, False]
+    again = jaxseq.ActiveLearner.resume(tmp_path / "run", X)
+    assert again.status() == after
+    assert again._run.has_news is False
+
+
+def test_sentences_are_sampled_also_where_nothing_is_asked_of_them():
+    strategy = Sequences(3, ask="none", keep_sure="model", threshold=0.01)
+    learner = jaxseq.ActiveLearner(tagger(), strategy, initial=2)
+    learner.begin(X, classes=LABELS)
+    learner.answer(
+        Answer(q.sentence, t, Y[q.sentence][t])
+        for q in learner.propose()
+        for t in range(q.start, q.stop)
+    )
+    first = learner.train().status()
+    learner.propose()
+    second = learner.train().status()
+    assert first.sampled_sentences == first.labelled_sentences == second.labelled_sentences
+    assert second.sampled_sentences == first.sampled_sentences + 3
+    assert learner.history_[-1]["new_labels"]  # those that the model gives itself
 
 
 def test_padding_to_few_shapes_changes_nothing():

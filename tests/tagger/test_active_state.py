@@ -11,7 +11,7 @@ import pytest
 
 import jaxseq
 from jaxseq.learn.active import Answer, Sequences, Spans, Tokens
-from jaxseq.tagger import _active_folder
+from jaxseq.tagger import _active_folder, _store
 from jaxseq.tagger._active_folder import JOURNAL, NEXT, SETTINGS, StateFolder
 from tests.tagger.toys import LABELS, toy_corpus, words_of
 
@@ -232,10 +232,10 @@ def test_a_disk_that_is_full_leaves_the_journal_as_it_was(tmp_path):
 
 
 def test_killed_at_the_very_start_no_given_label_is_lost(tmp_path, monkeypatch):
-    def write(path, data):
+    def write(path):
         raise Killed
 
-    monkeypatch.setattr(_active_folder, "_write", write)
+    monkeypatch.setattr(_active_folder, "replacing", write)
     with pytest.raises(Killed):
         new_learner().begin(X, Y, LABELS, folder=tmp_path / "run")
     assert len((tmp_path / "run" / JOURNAL).read_text().splitlines()) == len(X)
@@ -252,6 +252,25 @@ def test_a_training_that_the_journal_does_not_know_of_is_forgotten(tmp_path):
     again = jaxseq.ActiveLearner.resume(folder, X)
     assert not (folder / NEXT).exists()
     assert again.status().round == 0
+
+
+def test_a_save_that_was_killed_leaves_nothing_for_ever(tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    learner = new_learner().begin(X, classes=LABELS, folder=folder)
+    learner.answer(gold(learner.propose()))
+    before = sorted(path.name for path in folder.iterdir())
+    with monkeypatch.context() as killed:  # nothing of a killed process tidies up
+        killed.setattr(_store.shutil, "rmtree", lambda *_, **__: None)
+        killed.setattr(_store.os, "replace", _fails)
+        with pytest.raises(OSError, match="killed"):
+            learner.train()
+    assert sorted(path.name for path in folder.iterdir()) != before
+    jaxseq.ActiveLearner.resume(folder, X)
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def _fails(*_):
+    raise OSError("killed")
 
 
 # ---------------------------------------------------------------------------------- refusals
