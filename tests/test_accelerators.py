@@ -1,4 +1,5 @@
-"""Every program lowers for GPUs and TPUs: no callback to the host, no float64 where none was given.
+"""Every program lowers for GPUs and TPUs: no callback to the host, no float64 where none was given,
+no product in less than full precision.
 
 Lowering needs no accelerator and compiles nothing: `jax.export` writes the program that one would
 be given. With 64-bit numbers switched off, as they are unless a user switches them on, JAX has no
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from functools import partial
 from types import ModuleType
 
 import jax
@@ -46,6 +48,12 @@ def double_arrays(text: str, allowed: str = "none") -> list[str]:
     return [line for line in lines if re.search(r"\dxf64\b", line)]
 
 
+def rounded_products(text: str) -> list[str]:
+    """Products of floating-point numbers that a TPU would round to bfloat16, a GPU to TF32."""
+    lines = [line for line in text.splitlines() if "stablehlo.dot_general" in line]
+    return [line for line in lines if "HIGHEST" not in line and re.search(r"[x<]f\d\d>", line)]
+
+
 def callbacks(text: str) -> set[str]:
     """Calls back to the host, and to libraries that only a CPU has."""
     targets = set(re.findall(r"custom_call @([\w.]+)", text))
@@ -54,12 +62,13 @@ def callbacks(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_lowers_without_float64_and_without_callbacks(name):
+def test_lowers_without_float64_callbacks_or_rounded_products(name):
     function, arguments = PROGRAMS[name]()
     text = lower(function, *arguments)
     assert "stablehlo" in text
     assert not callbacks(text)
     assert not double_arrays(text, but_for(name))
+    assert not rounded_products(text)
 
 
 @pytest.mark.parametrize("name", ["batch_log_partition", "supervised_step", "e_step"])
@@ -98,6 +107,13 @@ def test_arrays_of_float64_are_noticed():
         lambda x: x + jnp.arange(3.0).astype(jnp.float32),
     ):
         assert double_arrays(lower(widened, ones))
+
+
+def test_rounded_products_are_noticed():
+    ones, whole = np.ones(3, np.float32), np.ones(3, np.int32)
+    assert rounded_products(lower(jnp.vdot, ones, ones))
+    assert not rounded_products(lower(jnp.vdot, whole, whole))
+    assert not rounded_products(lower(partial(jnp.vdot, precision="highest"), ones, ones))
 
 
 def test_callbacks_are_noticed():

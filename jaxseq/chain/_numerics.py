@@ -7,12 +7,16 @@ the result is the exact function.
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _positive(x: Array) -> Array:
@@ -86,3 +90,22 @@ matmul = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 einsum = partial(jnp.einsum, precision=lax.Precision.HIGHEST)
 """`jnp.einsum` in full precision, for the same reason."""
+
+vdot = partial(jnp.vdot, precision=lax.Precision.HIGHEST)
+"""`jnp.vdot` in full precision, for the same reason."""
+
+
+def in_full_precision(function: F) -> F:
+    """A function whose products all have full precision, also those of libraries that it calls.
+
+    Example:
+        >>> in_full_precision(lambda x: jax.config.jax_default_matmul_precision)(0)
+        'highest'
+    """
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with jax.default_matmul_precision("highest"):
+            return function(*args, **kwargs)
+
+    return cast(F, run)

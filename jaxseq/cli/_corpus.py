@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -93,7 +94,8 @@ def read_corpus(
         part: which sentences to keep; None keeps all.
 
     Returns:
-        The corpus, with at least one token in the file.
+        The corpus, with at least one token in the file; none where the file is one of several
+        processes' parts of a corpus, and another part has some.
     """
     require_file(path)
     if options.format == "conll":
@@ -106,9 +108,36 @@ def read_corpus(
         # The parts of speech of GENETAG are missing just where a gene is: they give labels away.
         missing = UNLABELLED if options.format == "ads" else None
         corpus = _split(path, sentences, ("word", LABEL), missing, part)
-    if not (corpus.tokens if part is None else corpus.whole):
+    if (
+        not (corpus.tokens if part is None else corpus.whole)
+        and _filled_part(path, options) is None
+    ):
         raise ValueError(f"{path}: expected at least one sentence, found none")
     return corpus
+
+
+def _filled_part(path: str, options: argparse.Namespace) -> str | None:
+    """Another file with something in it, where each of several processes trains on its own."""
+    files = getattr(options, "files", None) or []
+    if path not in files or len(files) == 1:
+        return None
+    from jaxseq.scale import all_peers
+
+    if not 1 < all_peers().count <= len(files):
+        return None
+    for file in files:
+        columns = options.format == "conll"
+        if os.path.isfile(file) and (
+            _first_width(file, options) if columns else os.stat(file).st_size
+        ):
+            return file
+    return None
+
+
+def _first_width(path: str, options: argparse.Namespace) -> int:
+    """Columns of the first sentence of a file; 0 where there is none."""
+    blocks = iter_blocks(path, options.delimiter)
+    return next((block.width for block in blocks if not block.is_docstart), 0)
 
 
 def _read_columns(
@@ -125,8 +154,9 @@ def _read_columns(
         require_rereadable(path, "to convert labels it is read more than once")
     width = 0
     if given is None:
-        blocks = iter_blocks(path, options.delimiter)
-        width = next((block.width for block in blocks if not block.is_docstart), 0)
+        width = _first_width(path, options)
+        if not width and (filled := _filled_part(path, options)) is not None:
+            width = _first_width(filled, options)
         if not width:
             raise ValueError(f"{path}: expected at least one sentence, found none")
     names = labelled_columns(width, given, path)

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,7 +17,7 @@ from jaxseq.cli._corpus import Corpus, read_corpus
 if TYPE_CHECKING:
     from jaxseq.scale import Peers
 
-LOST, REFUSED, INTERRUPTED = 1, 2, 130
+FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 
 FAREWELL_SECONDS = 2.0
 """How long process 0 stays after an error: when it goes, JAX ends the others in mid-sentence."""
@@ -28,7 +29,7 @@ ALONE = ("codl", "self_training", "choose_entropy_weight")
 def add_process_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that make a run one of several processes."""
     group = parser.add_argument_group(
-        "several processes",
+        "several processes and devices",
         "Started once for each, with the same options but --process-id; each reads its own part of "
         "the corpus (whole files, or every Nth sentence), and process 0 writes. Without these "
         "options, the variables JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID are "
@@ -38,6 +39,13 @@ def add_process_options(parser: argparse.ArgumentParser) -> None:
     add("--coordinator", metavar="HOST:PORT", help="where process 0 can be reached")
     add("--num-processes", type=int, metavar="N", help="how many there are")
     add("--process-id", type=int, metavar="I", help="which this is, 0 to N - 1")
+    add(
+        "--model-devices",
+        type=int,
+        metavar="N",
+        help="share the weights out over N devices of a process, for a model that does not fit "
+        "one; with --weights dense",
+    )
 
 
 def check_process_options(options: argparse.Namespace) -> None:
@@ -54,6 +62,31 @@ def check_process_options(options: argparse.Namespace) -> None:
         )
 
 
+def check_model_devices(options: argparse.Namespace) -> None:
+    """ValueError where weights cannot be shared out over so many devices."""
+    count = options.model_devices
+    if count is None:
+        return
+    if count < 1:
+        raise ValueError(f"--model-devices: expected 1 or more, got {count}")
+    for name in ALONE:
+        if getattr(options, name, None):
+            flag = f"--{name.replace('_', '-')}"
+            raise ValueError(f"--model-devices: expected no {flag} along with it")
+    if options.algorithm != "lbfgs":
+        raise ValueError(f"--model-devices: expected --algorithm lbfgs, got {options.algorithm}")
+    if count > 1 and options.weights != "dense":
+        raise ValueError(f"--model-devices: expected --weights dense, got {options.weights}")
+    import jax
+
+    there = jax.local_device_count()
+    if there % count:
+        raise ValueError(
+            f"--model-devices: expected a number that the {there} devices of this process can be "
+            f"divided by, got {count} (JAX_NUM_CPU_DEVICES=N makes N of the cores)"
+        )
+
+
 def run_in_processes(
     options: argparse.Namespace, run: Callable[[argparse.Namespace, Peers | None], int]
 ) -> int:
@@ -63,12 +96,11 @@ def run_in_processes(
     waited for the others would keep them waiting.
     """
     from jaxseq.scale import join_processes, leave_processes
+    from jaxseq.scale._errors import in_words, is_lost
 
     peers = join_processes(options.coordinator, options.num_processes, options.process_id)
     if peers is None or peers.count == 1:
         return run(options, peers)
-    import jax
-
     try:
         with peers.guard():
             check_process_options(options)
@@ -77,13 +109,15 @@ def run_in_processes(
         sys.stdout.flush()
         leave_processes(peers)
         return status
-    except (ValueError, OSError, jax.errors.JaxRuntimeError) as error:
-        # JAX has different exceptions for a connection that broke.
-        if isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error):
-            _leave(peers, LOST, _lost(options, error))
-        _leave(peers, REFUSED, str(error))
     except KeyboardInterrupt:
         _leave(peers, INTERRUPTED, "interrupted")
+    except Exception as error:
+        if is_lost(error):
+            _leave(peers, FAILED, _lost(options, error))
+        if isinstance(error, ValueError | OSError):
+            _leave(peers, REFUSED, in_words(error))
+        traceback.print_exc()  # nobody has thought of it, so that it has to be looked into
+        _leave(peers, FAILED, in_words(error))
 
 
 OF_EACH = ("process_id", "run", "usual", "out", "dev", "quiet", "json", "cores")
@@ -169,15 +203,14 @@ def _numbers_of_files(own: list[Corpus], files: int, peers: Peers) -> np.ndarray
     return np.concatenate(parts).astype(np.int64)
 
 
-def own_part(sentences: list[Any], peers: Peers | None) -> list[Any]:
-    """Every Nth sentence of a list that all have."""
-    return sentences if peers is None else sentences[peers.index :: peers.count]
-
-
-def on_all_devices(peers: Peers | None, numbers: np.ndarray | None) -> dict[str, Any]:
-    """What `CRFTagger.fit` is to be told of a run of several processes; nothing of one."""
-    if peers is None or peers.count == 1:
+def on_all_devices(
+    options: argparse.Namespace, peers: Peers | None, numbers: np.ndarray | None
+) -> dict[str, Any]:
+    """What `CRFTagger.fit` is to be told of a run of several processes, or of weights in blocks."""
+    several = peers is not None and peers.count > 1
+    if not several and options.model_devices is None:
         return {}
     from jaxseq.scale import make_mesh
 
-    return {"mesh": make_mesh(), "sentence_numbers": numbers}
+    mesh = make_mesh(model=options.model_devices or 1)
+    return {"mesh": mesh, "sentence_numbers": numbers} if several else {"mesh": mesh}

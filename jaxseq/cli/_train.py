@@ -27,8 +27,8 @@ from jaxseq.cli._methods import Trained, train_with
 from jaxseq.cli._model_options import add_model_settings
 from jaxseq.cli._processes import (
     add_process_options,
+    check_model_devices,
     on_all_devices,
-    own_part,
     read_training,
     run_in_processes,
 )
@@ -164,6 +164,7 @@ def _read(options: argparse.Namespace, peers: Peers | None) -> _Input:
     check_model_options(options, options.usual)
     check_unlabelled_options(options)
     check_codl_options(options)
+    check_model_devices(options)
     if writes:
         require_model_place(options.out)
     if options.checkpoint is not None:
@@ -179,7 +180,8 @@ def _read(options: argparse.Namespace, peers: Peers | None) -> _Input:
     if options.choose_entropy_weight:
         check_choosable(train)
     if options.unlabelled is not None:
-        others = own_part(read_unlabelled(options, train, needed), peers)
+        part = (0, 1) if peers is None else (peers.index, peers.count)
+        others = read_unlabelled(options, train, needed, part)
     older = None if options.warm_start is None else load(options.warm_start)
     return _Input(tagger, train, numbers, others, older, rules, dev, dev_labels)
 
@@ -190,10 +192,11 @@ def _train(options: argparse.Namespace, peers: Peers | None) -> int:
     writes = peers is None or peers.is_first
     with contextlib.nullcontext() if peers is None else peers.guard():
         tagger, train, numbers, others, older, rules, dev, dev_labels = _read(options, peers)
+    together: dict[str, Any] = {}
     if options.codl and others is not None:
         trained = train_codl(tagger, train, others, rules, options)
     elif isinstance(tagger, CRFTagger):
-        together = on_all_devices(peers, numbers)
+        together = on_all_devices(options, peers, numbers)
         trained = train_with(tagger, train, others, older, options, together)
     else:
         trained = train_hmm(tagger, train, others, options)
@@ -212,7 +215,9 @@ def _train(options: argparse.Namespace, peers: Peers | None) -> int:
         predictor = trained.tagger
         if rules is not None:
             predictor = ConstrainedTagger(trained.tagger, rules, options.beam)
-        scores = span_scores(dev_labels, predictor.predict(dev.sentences))
+        # What did not fit one device in training does not now.
+        shared = {"mesh": together["mesh"]} if options.model_devices is not None else {}
+        scores = span_scores(dev_labels, predictor.predict(dev.sentences, **shared))
         table, report["dev"] = scores.table(), scores.as_dict()
     if options.quiet:
         return 0

@@ -14,7 +14,14 @@ from jaxseq.cli._unlabelled import check_unlabelled_options
 if TYPE_CHECKING:
     from jaxseq.tagger import CRFTagger
 
-AT_ONCE = ("unlabelled", "warm_start", "coordinator", "num_processes", "process_id")
+AT_ONCE = (
+    "unlabelled",
+    "warm_start",
+    "coordinator",
+    "num_processes",
+    "process_id",
+    "model_devices",
+)
 """Options of trainings that hold the corpus, or that share it among processes."""
 DECIDED = ("cutoff",)
 """Options that were decided when the shards were written."""

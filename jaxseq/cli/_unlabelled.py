@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from jaxseq.cli._blocks import iter_blocks
+from jaxseq.cli._blocks import Block, iter_blocks
 from jaxseq.cli._columns import Names, require_columns
-from jaxseq.cli._corpus import Corpus, read_other_format
+from jaxseq.cli._corpus import Corpus, Part, read_other_format
 from jaxseq.cli._files import STANDARD, iter_input, require_file, require_rereadable, shown
 from jaxseq.text import Sentence, read_plain, tokenize_citation
 from jaxseq.text._citations import NEW_REFERENCE
@@ -51,10 +52,11 @@ def add_unlabelled_options(parser: argparse.ArgumentParser) -> None:
     add = group.add_argument
     add(
         "--unlabelled",
+        nargs="+",
         metavar="FILE",
-        help="sentences in the format of --train, whose labels are ignored; columns may also lack "
-        "the label, or be words alone (- is standard input), and citations may be plain text, one "
-        "a line",
+        help="one file or several: sentences in the format of --train, whose labels are ignored; "
+        "columns may also lack the label, or be words alone (- is standard input), and citations "
+        "may be plain text, one a line",
     )
     add(
         "--entropy-weight",
@@ -150,8 +152,23 @@ def _flag(name: str) -> str:
 # --------------------------------------------------------------------------------------- file
 
 
+class _Dealt:
+    """Sentences that come one by one, of which every `step`-th from the `first` on is kept."""
+
+    def __init__(self, part: Part):
+        self._first, self._step = part
+        self.seen = 0
+        self.kept: list[Sentence] = []
+
+    def take(self, make: Callable[[], Sentence]) -> None:
+        """One more, which is made only if it is kept."""
+        if self.seen % self._step == self._first:
+            self.kept.append(make())
+        self.seen += 1
+
+
 def read_unlabelled(
-    options: argparse.Namespace, train: Corpus, needed: Sequence[str]
+    options: argparse.Namespace, train: Corpus, needed: Sequence[str], part: Part = (0, 1)
 ) -> list[Sentence]:
     """The sentences of ``--unlabelled``, without labels.
 
@@ -159,20 +176,23 @@ def read_unlabelled(
         options: those of `add_unlabelled_options` and `add_corpus_options`.
         train: the labelled corpus, whose columns these are.
         needed: the columns that the templates read.
+        part: which of all files' sentences to keep; the others are not held.
 
     Returns:
-        At least one sentence.
+        The sentences; every file has at least one.
     """
-    path: str = options.unlabelled
-    if options.format == "conll":
-        sentences = _read_columns(path, options, train, needed)
-    else:
-        require_file(path)
-        found = _read_other(path, options.format)
-        sentences = [sentence_of({"word": s["word"]}, s.name) for s in found if len(s)]
-    if not sentences:
-        raise ValueError(f"{shown(path)}: expected at least one sentence, found none")
-    return sentences
+    dealt = _Dealt(part)
+    for path in options.unlabelled:
+        before = dealt.seen
+        if options.format == "conll":
+            _read_columns(path, options, train, needed, dealt)
+        else:
+            require_file(path)
+            for found in filter(len, _read_other(path, options.format)):
+                dealt.take(lambda found=found: sentence_of({"word": found["word"]}, found.name))
+        if dealt.seen == before:
+            raise ValueError(f"{shown(path)}: expected at least one sentence, found none")
+    return dealt.kept
 
 
 def _read_other(path: str, form: str) -> list[Sentence]:
@@ -186,13 +206,12 @@ def _read_other(path: str, form: str) -> list[Sentence]:
 
 
 def _read_columns(
-    path: str, options: argparse.Namespace, train: Corpus, needed: Sequence[str]
-) -> list[Sentence]:
+    path: str, options: argparse.Namespace, train: Corpus, needed: Sequence[str], dealt: _Dealt
+) -> None:
     if path != STANDARD:
         require_file(path)
     names: Names = ()
-    place = ""
-    sentences = []
+    doubt = None
     for block in iter_blocks(path, options.delimiter):
         if block.is_docstart:
             continue
@@ -203,16 +222,19 @@ def _read_columns(
             chosen = options.templates
             reader = "the model" if chosen is None else f"the template set {chosen}"
             require_columns(needed, there, reader, place)
-        # One string for all its occurrences: there may be millions of tokens.
-        columns = {
-            name: tuple(map(sys.intern, block.column(i)))
-            for i, name in enumerate(names)
-            if name is not None
-        }
-        sentences.append(sentence_of(columns))
-    if options.columns is None:
-        _check_no_labels(sentences, names, train, needed, place)
-    return sentences
+            if options.columns is None:
+                doubt = _Doubt(names, train, needed, place)
+        if doubt is not None:
+            doubt.look_at(block)
+        dealt.take(partial(_sentence, block, names))
+    if doubt is not None:
+        doubt.resolve()
+
+
+def _sentence(block: Block, names: Names) -> Sentence:
+    """One string for all its occurrences: there may be millions of tokens."""
+    named = ((i, name) for i, name in enumerate(names) if name is not None)
+    return sentence_of({name: tuple(map(sys.intern, block.column(i))) for i, name in named})
 
 
 def names_without_label(width: int, names: Names, place: str) -> Names:
@@ -245,20 +267,34 @@ def names_without_label(width: int, names: Names, place: str) -> Names:
     )
 
 
-def _check_no_labels(
-    sentences: Sequence[Sentence], names: Names, train: Corpus, needed: Sequence[str], place: str
-) -> None:
-    """ValueError when a column that the templates read holds labels instead.
+class _Doubt:
+    """Whether a column that the templates read holds labels instead.
 
     Words and labels are as many columns as words and parts of speech. The O alone proves nothing.
+
+    Args:
+        names: of the file's columns. train: the labelled corpus. needed: what templates read.
+        place: the file and the line, for messages.
     """
-    last = names[-1] if len(names) > 1 else None
-    if last is None or last not in needed:
-        return
-    cells = {cell for sentence in sentences for cell in sentence[last]}
-    labels = {label for labels in train.labels for label in labels}
-    if cells <= labels and cells != {OUTSIDE}:
-        raise ValueError(
-            f"{place}: expected the column {last!r} in the place of column {len(names)}, found "
-            f"labels such as {sentences[0][last][0]!r} (--columns says what the columns are)"
-        )
+
+    def __init__(self, names: Names, train: Corpus, needed: Sequence[str], place: str):
+        self._name = names[-1] if len(names) > 1 else None
+        self._column, self._place = len(names) - 1, place
+        self._labels = {label for labels in train.labels for label in labels}
+        self._open = self._name is not None and self._name in needed
+        self._cells: dict[str, None] = {}
+
+    def look_at(self, block: Block) -> None:
+        """A cell that is no label ends the doubt."""
+        if self._open:
+            self._cells.update(dict.fromkeys(block.column(self._column)))
+            self._open = self._cells.keys() <= self._labels
+
+    def resolve(self) -> None:
+        """ValueError when all were labels."""
+        if self._open and self._cells.keys() != {OUTSIDE}:
+            raise ValueError(
+                f"{self._place}: expected the column {self._name!r} in the place of column "
+                f"{self._column + 1}, found labels such as {next(iter(self._cells))!r} (--columns "
+                "says what the columns are)"
+            )

@@ -13,6 +13,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from jaxseq.chain import Chain, path_score
+from jaxseq.chain._numerics import matmul
 from jaxseq.constraints._constraint import BEFORE_THE_FIRST, Constraint, as_violations
 from jaxseq.constraints._labels import Labels, Scheme
 from jaxseq.constraints._rules import Rule
@@ -141,5 +142,6 @@ def penalised_score(
         (-1.5, 0)
     """
     counts = count_violations(constraints, x, path, chain.length)
-    cost = counts.astype(chain.nodes.dtype) @ constraints.penalties.astype(chain.nodes.dtype)
+    dtype = chain.nodes.dtype
+    cost = matmul(counts.astype(dtype), constraints.penalties.astype(dtype))
     return path_score(chain, path) - cost, counts @ jnp.asarray(constraints.hard, jnp.int32)

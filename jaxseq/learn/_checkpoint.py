@@ -1,10 +1,14 @@
-"""Unfinished searches on disk, to go on from later exactly where they stopped."""
+"""Unfinished searches on disk, to go on from later exactly where they stopped.
+
+One file has all arrays; where weights are in blocks of a mesh, see `jaxseq.learn._mesh_checkpoint`.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import jax
@@ -12,7 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
+from jaxseq.learn._durable import as_os_error, replacing
+
 FORMAT = "jaxseq checkpoint 1"
+FORMAT_OF_INDEX = "jaxseq checkpoint 2"
+"""Of a file with the small arrays alone, and the names of those that have the large ones."""
 
 Tree = TypeVar("Tree")
 
@@ -26,18 +34,28 @@ def save_checkpoint(path: str | os.PathLike[str], tree: Any, about: str, extra: 
         about: says which search this is; `load_checkpoint` wants the same.
         extra: anything JSON can hold.
     """
+    arrays = {name: np.asarray(leaf) for name, leaf in named_leaves(tree).items()}
+    metadata = {"format": FORMAT, "about": about, "extra": json.dumps(extra)}
+    write_arrays(path, arrays, metadata)
+
+
+def named_leaves(tree: Any) -> dict[str, Any]:
+    """The leaves of a pytree under the names that they have in files."""
+    return {f"{i:03d}": leaf for i, leaf in enumerate(jax.tree.leaves(tree))}
+
+
+def write_arrays(
+    path: str | os.PathLike[str], arrays: dict[str, np.ndarray], metadata: dict[str, str]
+) -> None:
+    """Write a file of safetensors at once or not at all; OSError where that cannot be."""
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    path = Path(path)
-    leaves = {f"{i:03d}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
-    metadata = {"format": FORMAT, "about": about, "extra": json.dumps(extra)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        save_file(leaves, temporary, metadata)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as temporary:
+        try:
+            save_file(arrays, temporary, metadata)
+        except SafetensorError as error:
+            raise as_os_error(error, path) from error
 
 
 def load_checkpoint(path: str | os.PathLike[str], like: Tree, about: str) -> tuple[Tree, Any]:
@@ -48,29 +66,45 @@ def load_checkpoint(path: str | os.PathLike[str], like: Tree, about: str) -> tup
         like: a pytree of the same structure, shapes and dtypes.
         about: as when saved.
     """
-    arrays, metadata = _read(path)
-    extra = json.loads(metadata.get("extra", "null"))
+    with open_arrays(path, FORMAT) as (file, metadata):
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    check_about(path, metadata, about)
+    leaves = named_leaves(like)
+    check_names(path, arrays, leaves)
+    for name, leaf in leaves.items():
+        check_like(path, name, arrays[name], leaf)
+    placed = [place_like(arrays[name], leaf) for name, leaf in leaves.items()]
+    return jax.tree.unflatten(jax.tree.structure(like), placed), json.loads(metadata["extra"])
+
+
+def check_about(path: str | os.PathLike[str], metadata: Mapping[str, str], about: str) -> None:
+    """ValueError unless the file is of that search."""
     if metadata.get("about") != about:
         raise ValueError(
             f"{path}: expected a checkpoint of this very search (same data and settings), got one "
             "of another; delete it or name another file"
         )
-    leaves, structure = jax.tree.flatten(like)
-    names = [f"{i:03d}" for i in range(len(leaves))]
-    if sorted(arrays) != sorted(names):
-        raise ValueError(f"{path}: expected {len(names)} arrays, got {len(arrays)}")
-    for name, leaf in zip(names, leaves):
-        new, old = arrays[name], leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
-        if new.shape != old.shape or new.dtype != old.dtype:
-            raise ValueError(
-                f"{path}: array {name}: expected {old.dtype} of shape {list(old.shape)}, "
-                f"got {new.dtype} of shape {list(new.shape)}"
-            )
-    placed = [_place_like(arrays[name], leaf) for name, leaf in zip(names, leaves)]
-    return jax.tree.unflatten(structure, placed), extra
 
 
-def _place_like(array: np.ndarray, leaf: Any) -> jax.Array:
+def check_names(
+    path: str | os.PathLike[str], found: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> None:
+    """ValueError unless a file has the arrays that are wanted."""
+    if sorted(found) != sorted(wanted):
+        raise ValueError(f"{path}: expected {len(wanted)} arrays, got {len(found)}")
+
+
+def check_like(path: str | os.PathLike[str], name: str, new: np.ndarray, leaf: Any) -> None:
+    """ValueError unless an array of a file has the shape and the dtype of a leaf."""
+    old = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    if new.shape != old.shape or new.dtype != old.dtype:
+        raise ValueError(
+            f"{path}: array {name}: expected {old.dtype} of shape {list(old.shape)}, "
+            f"got {new.dtype} of shape {list(new.shape)}"
+        )
+
+
+def place_like(array: np.ndarray, leaf: Any) -> jax.Array:
     """On the devices of a mesh where the leaf is on one."""
     sharding = getattr(leaf, "sharding", None)
     if not isinstance(sharding, NamedSharding):
@@ -79,21 +113,32 @@ def _place_like(array: np.ndarray, leaf: Any) -> jax.Array:
 
 
 def read_about(path: str | os.PathLike[str]) -> str | None:
-    """Which search a file of `save_checkpoint` is of; ValueError if it is no such file."""
-    return _read(path)[1].get("about")
+    """Which search a checkpoint is of; ValueError if the file is none."""
+    return read_metadata(path).get("about")
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Arrays and metadata."""
+def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
+    """What a checkpoint says of itself; ValueError if the file is none."""
+    with open_arrays(path, FORMAT, FORMAT_OF_INDEX) as (_, metadata):
+        return metadata
+
+
+@contextmanager
+def open_arrays(
+    path: str | os.PathLike[str], *formats: str
+) -> Iterator[tuple[Any, dict[str, str]]]:
+    """A file of one of these formats, and its metadata, in which ``"extra"`` is JSON.
+
+    ValueError for any other, and for one that is not whole.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        json.loads(metadata.get("extra", "null"))
+            metadata = {"extra": "null", **(file.metadata() or {})}
+            json.loads(metadata["extra"])
+            if metadata.get("format") not in formats:
+                raise ValueError(f"{path}: expected {formats[0]!r}, got {metadata.get('format')!r}")
+            yield file, metadata
     except (SafetensorError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: expected a checkpoint of jaxseq, got {error}") from error
-    if metadata.get("format") != FORMAT:
-        raise ValueError(f"{path}: expected {FORMAT!r}, got {metadata.get('format')!r}")
-    return arrays, metadata

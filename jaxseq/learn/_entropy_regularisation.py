@@ -20,6 +20,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
 from jaxseq.batch import _core as lattices
+from jaxseq.chain._numerics import vdot
 from jaxseq.learn._corpus import Shard
 from jaxseq.learn._entropy_derivations import EntropyGradient
 from jaxseq.learn._lattices import entropy_gradient as entropy_by_scores
@@ -81,7 +82,7 @@ def entropy_regularised_loss(
     References:
         Jiao et al. 2006, equation 3; Grandvalet & Bengio 2004.
     """
-    squares = [jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(parameters)]
+    squares = [vdot(leaf, leaf) for leaf in jax.tree.leaves(parameters)]
     penalty = l2 / 2 * jnp.stack(squares).sum()
     for shard in (*labelled, *unlabelled):
         if shard.edge_ids is not None:

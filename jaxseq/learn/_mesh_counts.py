@@ -42,12 +42,12 @@ def peers_of(mesh: Mesh | None) -> Peers:
 
 def place_words(corpus: WordCorpus, mesh: Mesh) -> WordShard:
     """The corpus on the mesh: arrays with one more axis, the first, along ``"data"``."""
-    rows = own_rows(mesh)
-    shards = replace(corpus, cores=len(rows)).shards
-    first = shards[0]
-    shape = [*first.words.shape, first.num_sequences, *_label_sizes(corpus, first)]
-    shape = [max(sizes) for sizes in zip(*peers_of(mesh).exchange(shape))]
-    return place_rows([_grow(shard, shape) for shard in shards], mesh)
+    with jax.ensure_compile_time_eval():  # also while a program is being built
+        shards = replace(corpus, cores=len(own_rows(mesh))).shards
+        first = shards[0]
+        shape = [*first.words.shape, first.num_sequences, *_label_sizes(corpus, first)]
+        shape = [max(sizes) for sizes in zip(*peers_of(mesh).exchange(shape))]
+        return place_rows([_grow(shard, shape) for shard in shards], mesh)
 
 
 def _label_sizes(corpus: WordCorpus, shard: WordShard) -> tuple[int, int]:

@@ -31,7 +31,16 @@ from jaxseq.learn._mesh_shards import place_shards
 from jaxseq.learn._objective import finish, node_scores, sum_parts
 from jaxseq.learn._parameters import Legal, Parameters, Spread, mask_forbidden
 from jaxseq.models import _linear
-from jaxseq.scale._mesh import BY_DATA, DATA, EVERYWHERE, MODEL, check_mesh, place, spans_processes
+from jaxseq.scale._mesh import (
+    BY_DATA,
+    DATA,
+    EVERYWHERE,
+    MODEL,
+    check_mesh,
+    off_mesh,
+    place,
+    spans_processes,
+)
 from jaxseq.scale._peers import all_peers
 
 
@@ -188,18 +197,17 @@ class MeshObjective:
             return place(parameters, self.mesh)
         weights = parameters.weights
         if weights.shape != self.blocks.shape:
-            weights = self.blocks.cut(weights)
+            weights = self.blocks.cut(weights, self.mesh)
         weights = place(weights, self.mesh, self.blocks.spec)
         return place(parameters._replace(weights=weights), self.mesh)
 
     def collect_parameters(self, parameters: Parameters) -> Parameters:
-        """Parameters as they are without a mesh."""
-        from jaxseq.scale._mesh import off_mesh
-
-        found = off_mesh(parameters)
-        if self.blocks.count > 1:
-            found = found._replace(weights=self.blocks.join(found.weights))
-        return found
+        """Parameters as they are without a mesh; those that were in blocks, on the host."""
+        if self.blocks.count == 1:
+            return off_mesh(parameters)
+        weights = self.blocks.join(parameters.weights)
+        small = off_mesh(Parameters(None, *parameters[1:]))  # type: ignore[arg-type]
+        return small._replace(weights=weights)
 
     def __call__(self, parameters: Parameters) -> tuple[Array, Parameters]:
         began = time.perf_counter()

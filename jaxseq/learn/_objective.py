@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxseq.batch import map_on_cores
+from jaxseq.chain._numerics import vdot
 from jaxseq.learn._corpus import Shard
 from jaxseq.learn._entropy_derivations import EntropyGradient
 from jaxseq.learn._lattices import ScoreGradient, entropy_gradient, score_gradient
@@ -84,7 +85,7 @@ def finish(parts: list[tuple[Array, Parameters]], parameters: Parameters, spread
     """Sum over shards, and the penalty l2 · ‖parameters‖² / 2 with its gradient."""
     loss = sum(part[0] for part in parts)
     gradient = jax.tree.map(lambda *arrays: sum(arrays), *(part[1] for part in parts))
-    squares = sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(parameters))
+    squares = sum(vdot(leaf, leaf) for leaf in jax.tree.leaves(parameters))
     gradient = jax.tree.map(lambda g, p: g + l2 * p, gradient, parameters)
     transitions = spread.keep_learnt(gradient.transitions)
     return loss + l2 / 2 * squares, gradient._replace(transitions=transitions)

@@ -140,7 +140,19 @@ class CRF(eqx.Module):
 
         Cost: O(n k s).
         """
-        nodes = self.scores(ids, values)
+        return self.chain_of(self.scores(ids, values), length, edge_ids)
+
+    def chain_of(
+        self,
+        nodes: Float[Array, "n s"],
+        length: ArrayLike | None = None,
+        edge_ids: ArrayLike | None = None,
+    ) -> Chain:
+        """The chain of one sentence whose scores are there already.
+
+        Args:
+            nodes: of `scores`. length, edge_ids: as in `chain`.
+        """
         n = nodes.shape[0]
         if n == 0:
             raise ValueError("ids: expected at least one token to make a chain of, got none")

@@ -6,7 +6,8 @@ all-reduced along the axis. Along ``"model"``, a device holds the weights of its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import jax
@@ -155,3 +156,21 @@ def own_parts(array: jax.Array) -> list[np.ndarray]:
     """The pieces along ``"data"`` of an array [rows, …] that are of this process, in order."""
     pieces = {shard.index[0].start or 0: shard.data for shard in array.addressable_shards}
     return [np.asarray(pieces[row])[0] for row in sorted(pieces)]
+
+
+@contextmanager
+def in_host_memory(wanted: bool = True) -> Iterator[None]:
+    """Inside, new arrays are in the memory of the host, whatever other devices there are.
+
+    Args:
+        wanted: False changes nothing.
+    """
+    try:
+        host = jax.local_devices(backend="cpu")[0] if wanted else None
+    except RuntimeError:  # JAX was told to do without
+        host = None
+    if host is None:
+        yield
+        return
+    with jax.default_device(host):
+        yield

@@ -12,7 +12,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxseq.scale._errors import in_words, is_lost
+
 _FINE, _FAILED = b"\x00", b"\x01"
+_TOLD = "told_to_peers"
 
 
 class OtherProcessError(ValueError):
@@ -61,7 +64,11 @@ class Peers:
         return self._receive(_FINE + message)
 
     def _receive(self, message: bytes) -> list[bytes]:
-        found = self.exchange_bytes(message)
+        try:
+            found = self.exchange_bytes(message)
+        except BaseException as error:
+            setattr(error, _TOLD, True)  # out of step: another message would not be understood
+            raise
         for number, other in enumerate(found):
             if other[:1] == _FAILED and number != self.index:
                 raise OtherProcessError(f"process {number}: {other[1:].decode()}")
@@ -88,18 +95,26 @@ class Peers:
         return np.any([found[0] for found in self.exchange_arrays(array)], 0)
 
     def check_same(self, name: str, value: Any) -> None:
-        """ValueError unless every process has the same, anything that JSON can hold."""
+        """ValueError unless every process has the same, anything that JSON can hold.
+
+        Of dictionaries, the entries that differ are told.
+        """
         found = self.exchange(value)
         for number, other in enumerate(found):
-            if other != found[0]:
-                raise ValueError(
-                    f"{name}: expected the same in all processes, got {found[0]!r:.200} in process "
-                    f"0 and {other!r:.200} in process {number}"
-                )
+            first = found[0]
+            if other == first:
+                continue
+            if isinstance(first, dict) and isinstance(other, dict):
+                names = [key for key in {**first, **other} if first.get(key) != other.get(key)]
+                first, other = ({key: each.get(key) for key in names} for each in (first, other))
+            raise ValueError(
+                f"{name}: expected the same in all processes, got {first!r:.200} in process "
+                f"0 and {other!r:.200} in process {number}"
+            )
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Inside, an error of one process (a ValueError or OSError) becomes one of all.
+        """Inside, an error of one process, whatever it is, becomes one of all.
 
         Without it, the others would wait for an answer that never comes. All processes must be
         inside, and speak to each other by this object alone; none leaves before all are done.
@@ -110,10 +125,10 @@ class Peers:
                 self.gather(b"")
         except OtherProcessError:
             raise
-        except (ValueError, OSError) as error:
-            if self.count > 1 and not getattr(error, "told_to_peers", False):
-                error.told_to_peers = True  # type: ignore[union-attr] # for a guard around this
-                self.exchange_bytes(_FAILED + str(error).encode())
+        except Exception as error:
+            if self.count > 1 and not is_lost(error) and not getattr(error, _TOLD, False):
+                setattr(error, _TOLD, True)  # for a guard around this
+                self.exchange_bytes(_FAILED + in_words(error).encode())
             raise
 
 

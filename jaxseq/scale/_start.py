@@ -48,7 +48,8 @@ def find_meeting(
         count: number of processes, or None.
         index: number of this one, or None.
         environment: ``JAX_COORDINATOR_ADDRESS``, ``JAX_NUM_PROCESSES`` and ``JAX_PROCESS_ID`` stand
-            for those that are None; a job step of SLURM with several tasks for all three.
+            for those that are None; a job step of SLURM with several tasks for all three, or for
+            the number of processes and this one's where there is a coordinator.
 
     Raises:
         ValueError: when some are given and others missing, or they make no sense.
@@ -62,14 +63,16 @@ def find_meeting(
     coordinator = coordinator or environment.get("JAX_COORDINATOR_ADDRESS") or None
     count = _whole("JAX_NUM_PROCESSES", environment) if count is None else count
     index = _whole("JAX_PROCESS_ID", environment) if index is None else index
+    tasks, task = _step_of_slurm(environment)
     if coordinator is None and count is None and index is None:
-        tasks = _whole("SLURM_STEP_NUM_TASKS", environment)
-        by_slurm = "SLURM_JOB_ID" in environment and "SLURM_PROCID" in environment
-        return Meeting(None, None, None) if by_slurm and (tasks or 1) > 1 else None
+        return Meeting(None, None, None) if task is not None and (tasks or 1) > 1 else None
+    if coordinator is not None:
+        count = tasks if count is None else count
+        index = task if index is None else index
     if coordinator is None or count is None or index is None:
         raise ValueError(
             "--coordinator, --num-processes, --process-id: expected all three (or JAX_* variables "
-            f"in their place), got {coordinator}, {count} and {index}"
+            f"or a job step of SLURM in their place), got {coordinator}, {count} and {index}"
         )
     host, _, port = coordinator.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
@@ -79,6 +82,22 @@ def find_meeting(
     if not 0 <= index < count:
         raise ValueError(f"--process-id: expected 0 … {count - 1}, got {index}")
     return Meeting(coordinator, count, index)
+
+
+def _step_of_slurm(environment: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """Tasks of the job step, and which this is; a batch script is in none, whatever it may ask for.
+
+    Example:
+        >>> step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1"}
+        >>> _step_of_slurm({**step, "SLURM_NTASKS": "2"})
+        (2, 1)
+    """
+    in_step = "SLURM_STEP_NUM_TASKS" in environment or "SLURM_STEP_ID" in environment
+    if "SLURM_JOB_ID" not in environment or not in_step:
+        return None, None
+    tasks = _whole("SLURM_STEP_NUM_TASKS", environment)
+    tasks = _whole("SLURM_NTASKS", environment) if tasks is None else tasks
+    return tasks, _whole("SLURM_PROCID", environment)
 
 
 def _whole(name: str, environment: Mapping[str, str]) -> int | None:

@@ -20,6 +20,7 @@ from jaxseq.tagger._codl_crf import CRFLearner
 from jaxseq.tagger._codl_hmm import HMMLearner
 from jaxseq.tagger._codl_labelling import Labeller, Labelling, Learner, fingerprint
 from jaxseq.tagger._constrained import bound_to, warn_unmet
+from jaxseq.tagger._hmm_plan import check_own_mesh
 from jaxseq.tagger._hmm_tagger import HMMTagger
 from jaxseq.tagger._labels import Label
 from jaxseq.tagger._notes import Notes, settings_of
@@ -148,7 +149,7 @@ class CoDL(BaseEstimator):
             X, y: sentences and labels, as for the estimator.
             unlabelled: more sentences, at least one with a token.
             mesh: devices to share them out to while they are labelled under the constraints, of
-                `jaxseq.scale.make_mesh`; those of this process take part.
+                `jaxseq.scale.make_mesh`; all of them of this process.
 
         Returns:
             Itself. After Ctrl-C it holds the tagger of the last complete cycle.
@@ -161,6 +162,7 @@ class CoDL(BaseEstimator):
             ConstraintWarning: where hard constraints cannot all be met in unlabelled sentences.
         """
         self._check()
+        check_own_mesh(mesh)
         X, y, others = list(X), list(y), check_unlabelled(unlabelled)
         kind: Any = HMMLearner if isinstance(self.estimator, HMMTagger) else CRFLearner
         learner: Learner = kind(

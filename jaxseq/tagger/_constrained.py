@@ -18,7 +18,9 @@ from jaxseq.constraints._labels import Scheme
 from jaxseq.learn._corpus import make_shards
 from jaxseq.learn._objective import node_scores
 from jaxseq.models._crf import CRF
+from jaxseq.scale._mesh import check_mesh
 from jaxseq.tagger._lattices import each_chain, standard_layout
+from jaxseq.tagger._mesh_lattices import on_mesh, own_places
 from jaxseq.text import TokenFeatures
 
 MOST_NUMBERS = 1 << 24
@@ -122,7 +124,7 @@ def search_scored(
         nothing = np.zeros(shape, np.asarray(model.transitions).dtype)
         nothing[:, 1:] = -np.inf
         return CorpusLabellings(np.zeros((0, k), np.int32), nothing, np.zeros(shape, int), True)
-    nodes = flat_nodes(model, features)
+    nodes = flat_nodes(model, features, mesh)
     if model.edge_weights is None or features.edge_ids is None:
         found = search_corpus(nodes, model.transitions, lengths, wanted, seen, k, width, mesh=mesh)
         return _least_violation(found, lengths)
@@ -159,14 +161,25 @@ def _groups(lengths: np.ndarray, most: int) -> list[slice]:
     return [slice(first, end) for first, end in pairwise(bounds)]
 
 
-def flat_nodes(model: CRF, features: TokenFeatures) -> np.ndarray:
-    """Scores [N, s] of all tokens' labels, those of starting and stopping included."""
+def flat_nodes(model: CRF, features: TokenFeatures, mesh: Mesh | None = None) -> np.ndarray:
+    """Scores [N, s] of all tokens' labels, those of starting and stopping included.
+
+    On the devices of a mesh where these share the weights out among them.
+    """
+    if mesh is not None and check_mesh(mesh).devices.shape[1] > 1:
+        layout = standard_layout(features.lengths, own_places(mesh))
+        return on_mesh(model, features, layout, _scores_alone, mesh)
     layout = standard_layout(features.lengths)
     shards = make_shards(layout, features, model.num_attributes)
     ends = (model.start, model.stop)
     return layout.collect(
         [np.asarray(node_scores(model.table, *ends, shard, model.num_labels)) for shard in shards]
     )
+
+
+def _scores_alone(nodes: Any, edges: Any, segments: Any, num: int) -> Any:
+    """Of the rows of a shard, what is there already."""
+    return nodes
 
 
 def flat_edges(model: CRF, edge_ids: np.ndarray) -> np.ndarray:
@@ -192,13 +205,17 @@ def best_under(
 
 
 def k_best_under(
-    scored: Scored, constraints: Constraints, k: int, width: int | None
+    scored: Scored,
+    constraints: Constraints,
+    k: int,
+    width: int | None,
+    mesh: Mesh | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """For every sentence its best paths [n, k] and log P(y | x) less the soft penalties [k]."""
-    found = search_scored(scored, constraints, k, width)
+    found = search_scored(scored, constraints, k, width, mesh=mesh)
     warn_unmet(found.hard[:, 0])
     ends = np.cumsum(scored.features.lengths)
-    totals = each_chain(scored.model, scored.features, _log_partition)
+    totals = each_chain(scored.model, scored.features, _log_partition, mesh)
     return [
         (found.labels[end - n : end], row - (total if n else 0))
         for row, total, end, n in zip(found.scores, totals, ends, scored.features.lengths)

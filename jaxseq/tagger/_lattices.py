@@ -18,7 +18,8 @@ from jaxseq.chain import Chain, k_best, log_partition, marginals, viterbi
 from jaxseq.learn._corpus import Layout, Shard, lay_out, make_shards
 from jaxseq.learn._objective import node_scores
 from jaxseq.models._crf import CRF
-from jaxseq.tagger._mesh_lattices import on_mesh, own_places
+from jaxseq.tagger._mesh_lattices import PaddedChains, chains_on_mesh, on_mesh, own_places
+from jaxseq.tagger._mesh_lattices import run_chains as _run_chains
 from jaxseq.text import TokenFeatures
 
 ROWS = (1, 16, 256)
@@ -30,25 +31,25 @@ CHUNK = 64
 
 
 def best_labels(model: CRF, features: TokenFeatures, mesh: Mesh | None = None) -> np.ndarray:
-    """Viterbi labels [N] of all tokens; on the devices of a mesh unless pairs have attributes."""
+    """Viterbi labels [N] of all tokens; on the devices of a mesh where there is one."""
     if _has_pairs(model, features):
-        return _joined(each_chain(model, features, _best_path), features.lengths)
+        return _joined(each_chain(model, features, _best_path, mesh), features.lengths)
     return _on_shards(model, features, _best_of_rows, mesh)[:, 0]
 
 
 def node_marginals(model: CRF, features: TokenFeatures, mesh: Mesh | None = None) -> np.ndarray:
     """Probabilities [N, s] of all tokens' labels; on a mesh as `best_labels`."""
     if _has_pairs(model, features):
-        found = each_chain(model, features, _node_marginals)
+        found = each_chain(model, features, _node_marginals, mesh)
         return _joined(found, features.lengths).reshape(-1, model.num_labels)
     return _on_shards(model, features, _marginals_of_rows, mesh)
 
 
 def k_best_paths(
-    model: CRF, features: TokenFeatures, k: int
+    model: CRF, features: TokenFeatures, k: int, mesh: Mesh | None = None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """For every sentence its best paths [n, k] and their log-probabilities [k]."""
-    found = each_chain(model, features, _k_paths(k))
+    found = each_chain(model, features, _k_paths(k), mesh)
     return [(paths[:n], log_probs) for (paths, log_probs), n in zip(found, features.lengths)]
 
 
@@ -129,33 +130,48 @@ def _k_paths(k: int) -> Callable[[Chain], tuple[Array, Array]]:
     return run
 
 
-def each_chain(model: CRF, features: TokenFeatures, run: Callable[[Chain], Any]) -> list[Any]:
-    """`run` on the padded chain of every sentence: what it returns, as NumPy arrays."""
+def each_chain(
+    model: CRF, features: TokenFeatures, run: Callable[[Chain], Any], mesh: Mesh | None = None
+) -> list[Any]:
+    """`run` on the padded chain of every sentence: what it returns, as NumPy arrays.
+
+    Chunks of sentences are done one after another; with a mesh, as many at a time as this process
+    has places on it.
+    """
     lengths = features.lengths
     starts = np.cumsum(lengths) - lengths
     widths = np.array([max(8, 1 << max(int(n) - 1, 0).bit_length()) for n in lengths], np.int64)
+    places = 1 if mesh is None else own_places(mesh)
     results: dict[int, Any] = {}
-    for width in np.unique(widths):
+    for width in np.unique(widths).tolist():
         members = np.flatnonzero(widths == width)
-        for first in range(0, len(members), CHUNK):
-            chunk = members[first : first + CHUNK]
-            found = _run_padded(model, features, chunk, starts[chunk], int(width), run)
+        size = _chunk_size(len(members), places)
+        chunks = [members[first : first + size] for first in range(0, len(members), size)]
+        rows = [1 if len(chunk) == 1 and mesh is None else size for chunk in chunks]
+        padded = (_padded(features, starts, *each, width) for each in zip(chunks, rows))
+        if mesh is None:
+            found = (jax.tree.map(np.asarray, _run_chains(model, *each, run)) for each in padded)
+        else:
+            found = chains_on_mesh(model, padded, run, mesh)
+        for chunk, arrays in zip(chunks, found):
             for place, sentence in enumerate(chunk.tolist()):
-                results[sentence] = jax.tree.map(lambda array, place=place: array[place], found)
+                results[sentence] = jax.tree.map(lambda array, place=place: array[place], arrays)
     return [results[sentence] for sentence in range(len(lengths))]
 
 
-def _run_padded(
-    model: CRF,
-    features: TokenFeatures,
-    chunk: np.ndarray,
-    starts: np.ndarray,
-    width: int,
-    run: Callable[[Chain], Any],
-) -> Any:
-    size = 1 if len(chunk) == 1 else CHUNK
+def _chunk_size(sentences: int, places: int) -> int:
+    """One of few, so that as many places as can be have work."""
+    if places == 1:
+        return CHUNK
+    return next((size for size in (1, 8) if size * places >= sentences), CHUNK)
+
+
+def _padded(
+    features: TokenFeatures, starts: np.ndarray, chunk: np.ndarray, size: int, width: int
+) -> PaddedChains:
+    """Some sentences, and others without a token up to `size`."""
     lengths, begins = np.zeros(size, np.int32), np.zeros(size, np.int64)
-    lengths[: len(chunk)], begins[: len(chunk)] = features.lengths[chunk], starts
+    lengths[: len(chunk)], begins[: len(chunk)] = features.lengths[chunk], starts[chunk]
     inside = np.arange(width) < lengths[:, None]
     index = np.where(inside, begins[:, None] + np.arange(width), 0)
 
@@ -167,13 +183,4 @@ def _run_padded(
         return out
 
     ids, values = rows(features.ids, -1), rows(features.values, 0)
-    pairs = rows(features.edge_ids, -1)
-    return jax.tree.map(np.asarray, _run_chains(model, ids, values, pairs, lengths, run))
-
-
-@partial(jax.jit, static_argnums=5)
-def _run_chains(model: CRF, ids, values, pairs, lengths, run: Callable[[Chain], Any]) -> Any:
-    def one(ids, values, pairs, length):
-        return run(model.chain(ids, values, length, pairs))
-
-    return jax.vmap(one)(ids, values, pairs, lengths)
+    return PaddedChains(ids, values, rows(features.edge_ids, -1), lengths)

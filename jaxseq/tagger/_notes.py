@@ -11,6 +11,8 @@ from typing import Any
 
 from sklearn.base import clone
 
+from jaxseq.learn._durable import replacing
+
 FORMAT = "jaxseq notes 1"
 
 
@@ -56,14 +58,9 @@ class Notes:
         """Replace the notes."""
         if self._path is None:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._path.with_name(f".{self._path.name}.tmp")
-        try:
-            whole = {"format": FORMAT, "about": self._about, "value": value}
+        whole = {"format": FORMAT, "about": self._about, "value": value}
+        with replacing(self._path) as temporary:
             temporary.write_text(json.dumps(whole))
-            os.replace(temporary, self._path)
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def remove(self) -> None:
         """The job is done."""

@@ -53,13 +53,8 @@ class Prepared(NamedTuple):
 def prepare(data: Data, settings: Settings, plan: Plan, together: Together) -> Prepared:
     """Features, labels and the weights that are to be learnt; ValueError on what makes no sense.
 
-    An error of one process is an error of all.
+    With several processes all of them call this together, inside their guard.
     """
-    with together.peers.guard():
-        return _prepare(data, settings, plan, together)
-
-
-def _prepare(data: Data, settings: Settings, plan: Plan, together: Together) -> Prepared:
     began = time.perf_counter()
     extractor, features, others = read_both(
         settings.new_extractor,

@@ -1,6 +1,7 @@
 """Unfinished searches of a tagger on disk.
 
 A search may have several stages, one after another; a file on disk says which of them it is of.
+It says neither how many processes there were nor how many blocks the weights were in.
 """
 
 from __future__ import annotations
@@ -13,9 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxseq.learn._checkpoint import load_checkpoint, read_about, save_checkpoint
+from jaxseq.learn._checkpoint import (
+    load_checkpoint,
+    read_about,
+    save_checkpoint,
+)
 from jaxseq.learn._lbfgs import Outcome
+from jaxseq.learn._mesh_checkpoint import any_in_blocks, load_parts, remove_parts, save_parts
 from jaxseq.learn._parameters import Parameters
+from jaxseq.scale import Peers
 from jaxseq.scale._mesh import off_mesh
 from jaxseq.tagger._plan import EntropyTerm, Plan
 from jaxseq.tagger._problem import Problem
@@ -23,7 +30,7 @@ from jaxseq.tagger._problem import Problem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jaxseq.scale import Peers
+    from jaxseq.learn._mesh_blocks import Blocks
 
 
 class Before(NamedTuple):
@@ -40,7 +47,9 @@ class Keeper:
         path: the file; None keeps nothing.
         about: says which search this is.
         also: another name of the same search, under which a file may have been kept.
-        peers: with several processes, all of them; the first one writes. All must see the file.
+        peers: on a mesh, all its processes. The first one writes; where weights are in blocks, each
+            writes some of them. All must see the file.
+        blocks: how the weights are cut in this search; None where they never are.
     """
 
     def __init__(
@@ -49,19 +58,22 @@ class Keeper:
         about: str,
         also: Callable[[], str] | None = None,
         peers: Peers | None = None,
+        blocks: Blocks | None = None,
     ):
         self._path = None if path is None else Path(path)
-        self._about, self._writes = about, peers is None or peers.is_first
-        self._on_mesh = peers is not None
-        if self._path is not None and self._path.is_dir():
+        self._about, self._on_mesh, self._blocks = about, peers is not None, blocks
+        self._peers = Peers(0, 1, lambda message: [message]) if peers is None else peers
+        if self._path is None:
+            return
+        if self._path.is_dir():
             raise ValueError(f"{path}: expected a file to keep the search in, got a folder")
-        exists = self._path is not None and self._path.exists()
-        if peers is not None and self._path is not None:
-            peers.check_same(f"{path}: is there", exists)
-        if exists and also is not None and self._path is not None:
-            found = read_about(self._path) or ""
-            if not found.startswith(about) and found.startswith(other := also()):
-                self._about = other
+        exists = self._path.exists()
+        self._peers.check_same(f"{path}: is there", exists)
+        if not exists:
+            return
+        found = read_about(self._path) or ""
+        if also is not None and not found.startswith(about) and found.startswith(other := also()):
+            self._about = other
 
     def _name(self, stage: int) -> str:
         return f"{self._about} stage {stage}"
@@ -83,7 +95,12 @@ class Keeper:
             return begun, None
         if read_about(self._path) in [self._name(earlier) for earlier in range(stage)]:
             return begun, None
-        tree, extra = load_checkpoint(self._path, _arrays_of(begun), self._name(stage))
+        like, name = _arrays_of(begun), self._name(stage)
+        with self._peers.guard():
+            if self._blocks is None:
+                tree, extra = load_checkpoint(self._path, like, name)
+            else:
+                tree, extra = load_parts(self._path, like, name, self._blocks)
         before = Before(*extra.pop("before"))
         return begun._replace(**tree, **{**extra, "values": tuple(extra["values"])}), before
 
@@ -91,13 +108,18 @@ class Keeper:
         """Write a state."""
         if self._path is None:
             return
-        arrays = off_mesh(_arrays_of(state)) if self._on_mesh else _arrays_of(state)
-        if not self._writes:
-            return
         names = ("value", "iteration", "values", "evaluations")
         extra = {name: getattr(state, name) for name in names if hasattr(state, name)}
         extra["before"] = list(before)
-        save_checkpoint(self._path, arrays, self._name(stage), extra)
+        arrays, about = _arrays_of(state), self._name(stage)
+        if self._blocks is not None and any_in_blocks(arrays):
+            save_parts(self._path, arrays, about, extra, self._blocks, self._peers)
+            return
+        arrays = off_mesh(arrays) if self._on_mesh else arrays
+        with self._peers.guard():
+            if self._peers.is_first:
+                save_checkpoint(self._path, arrays, about, extra)
+                remove_parts(self._path)  # also of a search that was killed
 
     def finish(
         self, outcome: Outcome, state: Any | None, stage: int, before: Before, last: bool
@@ -108,8 +130,10 @@ class Keeper:
             return
         goes_on = not last or outcome in (Outcome.INTERRUPTED, Outcome.MAX_ITERATIONS)
         if not goes_on:
-            if self._writes:
-                self._path.unlink(missing_ok=True)
+            with self._peers.guard():
+                if self._peers.is_first:
+                    self._path.unlink(missing_ok=True)
+                    remove_parts(self._path)  # also of a search that was killed
         elif state is not None:
             self.keep(state, stage, before)
 

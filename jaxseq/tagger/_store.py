@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxseq.learn._durable import sync_file, sync_folder
 from jaxseq.models._crf import CRF
 from jaxseq.text import Templates, extractor_from_state
 
@@ -138,6 +139,8 @@ def _write_folder(path: Path, files: dict[str, bytes]) -> None:
         new.mkdir(mode=0o755)
         for name, data in files.items():
             (new / name).write_bytes(data)
+            sync_file(new / name)  # a name must not be on the disk before what it names
+        sync_folder(new)
         if path.exists():
             os.replace(path, old)
         try:
@@ -146,6 +149,7 @@ def _write_folder(path: Path, files: dict[str, bytes]) -> None:
             if old.exists():
                 os.replace(old, path)
             raise
+        sync_folder(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

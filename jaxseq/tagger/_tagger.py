@@ -14,9 +14,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from jaxseq.learn._entropy_derivations import EntropyGradient
+from jaxseq.learn._mesh_counts import peers_of
 from jaxseq.learn._parameters import Parameters, Spread, WeightSet
 from jaxseq.models._crf import CRF
+from jaxseq.scale._mesh import in_host_memory
 from jaxseq.tagger import _lattices
+from jaxseq.tagger._alike import check_alike
 from jaxseq.tagger._checks import check_number, check_possible, check_sentences
 from jaxseq.tagger._constrained import Scored, best_under, costly, k_best_under
 from jaxseq.tagger._fit import search
@@ -25,7 +28,7 @@ from jaxseq.tagger._plan import EntropyTerm, Schedule, plan_of
 from jaxseq.tagger._predictions import split_by_sentence, token_score
 from jaxseq.tagger._prepare import Data, Settings, prepare
 from jaxseq.tagger._together import Together
-from jaxseq.tagger._unlabelled import Vocabulary, check_unlabelled
+from jaxseq.tagger._unlabelled import Vocabulary, check_unlabelled, check_vocabulary
 from jaxseq.tagger._warm_start import carry_over
 from jaxseq.text import DictExtractor, FeatureExtractor, TemplateExtractor, Templates, TokenFeatures
 
@@ -64,7 +67,8 @@ class CRFTagger(BaseEstimator):
         checkpoint: a file to keep the unfinished search in, every `checkpoint_every` iterations (or
             every epoch), and when it ends early. If the file is there when `fit` starts, the search
             goes on from it, with the same result as if it had never stopped. It is removed when
-            the search is over.
+            the search is over. Weights in blocks (see `fit`) are in files beside it, whose names
+            begin with its own; the search may go on in other blocks and processes, or in none.
         dtype: ``"float32"``, or ``"float64"`` where JAX has 64-bit numbers switched on.
 
     Attributes:
@@ -195,27 +199,36 @@ class CRFTagger(BaseEstimator):
             >>> tagger.fit(X, y, unlabelled=[["the", "cat", "barks"]], entropy_weight=0.5)
             CRFTagger(templates=['word[0]', 'word[-1]'])
         """
-        plan, term = plan_of(self, mesh), EntropyTerm.of(entropy_weight, entropy_gradient)
         began = time.perf_counter()
-        if unlabelled is not None:
-            unlabelled = check_unlabelled(unlabelled)
-        others = None if term.absent else unlabelled
-        together = Together.of(plan.mesh, sentence_numbers)
-        transitions = not isinstance(self.templates, Templates) or self.templates.transitions
-        problem, spread, extractor, taken = prepare(
-            Data(X, y, others, vocabulary, sample_weight),
-            Settings(self._new_extractor, self.scheme, transitions),
-            plan,
-            together,
-        )
-        classes = problem.classes
-        seconds = {"features": taken}
-        start = self._start(warm_start_from, spread, extractor, classes)
+        given = {"unlabelled": unlabelled, "warm_start_from": warm_start_from}
+        given["sentence_numbers"] = sentence_numbers
+        peers = peers_of(mesh)
+        with peers.guard():
+            plan, term = plan_of(self, mesh), EntropyTerm.of(entropy_weight, entropy_gradient)
+            check_vocabulary(vocabulary)
+            check_alike(self, plan, term, vocabulary, given, peers)
+            if unlabelled is not None:
+                unlabelled = check_unlabelled(unlabelled)
+            others = None if term.absent else unlabelled
+            together = Together.of(plan.mesh, sentence_numbers)
+            transitions = not isinstance(self.templates, Templates) or self.templates.transitions
+            problem, spread, extractor, taken = prepare(
+                Data(X, y, others, vocabulary, sample_weight),
+                Settings(self._new_extractor, self.scheme, transitions),
+                plan,
+                together,
+            )
+            classes = problem.classes
+            # Weights in blocks may be more than a device holds: elsewhere they are the host's.
+            in_blocks = plan.mesh is not None and plan.mesh.devices.shape[1] > 1
+            with in_host_memory(in_blocks):
+                start = self._start(warm_start_from, spread, extractor, classes)
         found = search(problem, plan, start, spread, term)
-        self._take(spread.model(found.parameters, problem.legal), classes, extractor)
+        with in_host_memory(in_blocks):
+            self._take(spread.model(found.parameters, problem.legal), classes, extractor)
         self.loss_, self.outcome_ = found.loss, found.outcome.value
         self.n_iter_, self.n_evaluations_ = found.iterations, found.evaluations
-        self.seconds_ = {**seconds, **found.seconds, "all": time.perf_counter() - began}
+        self.seconds_ = {"features": taken, **found.seconds, "all": time.perf_counter() - began}
         return self
 
     @staticmethod
@@ -310,22 +323,28 @@ class CRFTagger(BaseEstimator):
         return [[dict(zip(classes, token)) for token in array.tolist()] for array in found]
 
     def predict_k_best(
-        self, X: Iterable[Any], k: int, *, constraints: Any = None, width: int | None = None
+        self,
+        X: Iterable[Any],
+        k: int,
+        *,
+        constraints: Any = None,
+        width: int | None = None,
+        mesh: Mesh | None = None,
     ) -> list[list[tuple[list[str], float]]]:
         """The k most probable labellings of each sentence with their log-probabilities.
 
         Best first; fewer than k where fewer are possible. Log-probabilities are differences of
         float32 scores: in sentences of thousands of words, neighbours may print alike. With
         constraints (as in `predict`), the k that are found of the highest log p(y | x) less the
-        soft penalties, and these numbers.
+        soft penalties, and these numbers. On the devices of a mesh as `predict`.
         """
         scored = self._scored(X)
         bound = costly(self.classes_.tolist(), constraints)
         if bound is None:
-            paths_of = _lattices.k_best_paths(self.model_, scored.features, k)
+            paths_of = _lattices.k_best_paths(self.model_, scored.features, k, mesh)
         else:
             check_number("k", k, 1, numbers.Integral)
-            paths_of = k_best_under(scored, bound, int(k), width)
+            paths_of = k_best_under(scored, bound, int(k), width, mesh)
         found = []
         for paths, log_probs in paths_of:
             legal = np.isfinite(log_probs)

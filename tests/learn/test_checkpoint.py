@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from jaxseq.learn._checkpoint import FORMAT, load_checkpoint, save_checkpoint
+from jaxseq.learn._checkpoint import (
+    FORMAT,
+    FORMAT_OF_INDEX,
+    load_checkpoint,
+    read_about,
+    save_checkpoint,
+)
+from tests.limits import no_room
 
 
 class Pair(NamedTuple):
@@ -55,6 +65,54 @@ def test_folders_are_made_and_files_replaced(tmp_path):
     tree, extra = load_checkpoint(str(path), [jnp.array(0.0)], "x")
     assert (float(tree[0]), extra) == (2.0, None)
     assert [file.name for file in path.parent.iterdir()] == ["checkpoint"]
+
+
+def test_a_full_disk_is_an_error_that_names_the_file(path):
+    """And what was there stays."""
+    before = path.read_bytes()
+    with no_room(), pytest.raises(OSError, match="File too large") as told:
+        save_checkpoint(path, [jnp.zeros(5000)], "this search")
+    assert told.value.filename == str(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == ["checkpoint"]
+
+
+def test_a_file_is_on_the_disk_before_its_name_is(path, monkeypatch):
+    done = []
+
+    def note(name, real):
+        def noted(*arguments):
+            done.append((name, os.fstat(arguments[0]).st_mode if name == "fsync" else None))
+            return real(*arguments)
+
+        monkeypatch.setattr(os, name, noted)
+
+    note("fsync", os.fsync)
+    note("replace", os.replace)
+    save_checkpoint(path, TREE, "this search", EXTRA)
+    assert [name for name, _ in done] == ["fsync", "replace", "fsync"]
+    assert stat.S_ISREG(done[0][1])
+    assert stat.S_ISDIR(done[2][1])
+
+
+def test_one_file_has_every_array_under_its_number(path):
+    """What older files have, so that they can still be read."""
+    found = load_file(path)
+    assert sorted(found) == ["000", "001", "002", "003"]
+    np.testing.assert_array_equal(found["000"], TREE["a"].left)
+    with safe_open(path, framework="numpy") as file:
+        assert file.metadata() == {
+            "format": "jaxseq checkpoint 1",
+            "about": "this search",
+            "extra": json.dumps(EXTRA),
+        }
+
+
+def test_an_index_is_not_taken_for_the_whole(path):
+    save_file(load_file(path), path, {"format": FORMAT_OF_INDEX, "about": "this search"})
+    assert read_about(path) == "this search"
+    with pytest.raises(ValueError, match=f"expected '{FORMAT}', got '{FORMAT_OF_INDEX}'"):
+        load_checkpoint(path, blank(), "this search")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.9, 0.999])

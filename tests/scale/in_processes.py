@@ -6,17 +6,20 @@ functions without processes are in `alone`, for the test's own process.
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxseq.learn import EMOperator, Objective, expected_counts, word_corpus
+from jaxseq.learn import EMOperator, Objective, _mesh_checkpoint, expected_counts, word_corpus
 from jaxseq.learn._mesh_objective import MeshObjective
 from jaxseq.models import Multinomials
 from jaxseq.scale import OtherProcessError, join_processes, leave_processes, make_mesh
-from jaxseq.tagger import CRFTagger
+from jaxseq.scale._errors import in_words
+from jaxseq.tagger import CoDL, CRFTagger, HMMTagger
+from tests.limits import no_room
 from tests.scale import problems
 from tests.scale.on_mesh import draw_sentences
 
@@ -28,6 +31,13 @@ SETTINGS = {
     "cutoff": 2,
     "progress": False,
     "checkpoint_every": 2,
+}
+IN_BLOCKS = {
+    **SETTINGS,
+    "weights": "dense",
+    "dtype": "float64",
+    "tolerance": 0.0,
+    "checkpoint_every": 100,
 }
 
 
@@ -88,19 +98,72 @@ def train(index, folder, mesh):
     stopped = {**SETTINGS, "max_iterations": 4, "checkpoint": folder / "stopped"}
     CRFTagger(**stopped).fit(*own, mesh=mesh)
     names = tagger.extractor_.attribute_names()
-    return {"attributes": names, "model": as_lists(tagger.model_), "loss": tagger.loss_}
+    found = {"attributes": names, "model": as_lists(tagger.model_), "loss": tagger.loss_}
+    # Process 1 has no sentence of the last, and no unlabelled one.
+    labels = tagger.predict(own[0], mesh=mesh), tagger.predict(X if index == 0 else [], mesh=mesh)
+    others = {"unlabelled": X[:5] if index == 0 else [], "entropy_weight": 0.3}
+    sure = CRFTagger(**SETTINGS, max_iterations=5).fit(*own, **others, mesh=mesh)
+    return {**found, "labels": labels, "sure": as_lists(sure.model_)}
+
+
+def train_in_blocks(index, folder, mesh):
+    """A tagger that stops early, one that goes on from what one process left; files written."""
+    X, y = draw_sentences(np.random.default_rng(3), 15)
+    own, names = (X[index::2], y[index::2]), []
+    ordinary = _mesh_checkpoint.write_arrays
+
+    def write(path, *arguments):
+        names.append(path.name)
+        ordinary(path, *arguments)
+
+    _mesh_checkpoint.write_arrays = write
+    with jax.enable_x64(True):
+        CRFTagger(**IN_BLOCKS, max_iterations=4, checkpoint=folder / "blocks").fit(*own, mesh=mesh)
+        again = CRFTagger(**IN_BLOCKS, max_iterations=7, checkpoint=folder / "left by one")
+        again.fit(*own, mesh=mesh)
+        return {"files": names, "loss": again.loss_, "model": as_lists(again.model_)}
+
+
+def said(run):
+    """What went wrong, and where."""
+    try:
+        run()
+    except OtherProcessError as error:
+        return f"other: {error}"
+    except (ValueError, OSError) as error:
+        return f"own {type(error).__name__}: {in_words(error)}"
+    return None
+
+
+def on_a_full_disk(index, folder, mesh):
+    """What is said where process 0 cannot write its checkpoint."""
+    X, y = draw_sentences(np.random.default_rng(3), 15)
+    tagger = CRFTagger(**{**SETTINGS, "max_iterations": 2, "checkpoint": folder / "full"})
+    with no_room(1024) if index == 0 else nullcontext():
+        return said(lambda: tagger.fit(X[index::2], y[index::2], mesh=mesh))
+
+
+def differing(index, mesh):
+    """What is said where processes were told to train in different ways."""
+    X, y = [["a", "b"]], [["N", "V"]]
+
+    def fit(settings=None, **data):
+        tagger = CRFTagger(["word[0]"], progress=False, **(settings or {}))
+        return said(lambda: tagger.fit(X, y, mesh=mesh, **data))
+
+    codl = CoDL(HMMTagger(unknown_below=1), progress=False)
+    return {
+        "iterations": fit({"max_iterations": 3 + index}),
+        "nonsense": fit({"l2": -1.0 if index else 1.0}),
+        "unlabelled": fit(unlabelled=X if index else None),
+        "codl": said(lambda: codl.fit(X, y, unlabelled=X, mesh=mesh)),
+    }
 
 
 def refused(index, mesh):
     """What is said where one process has a sentence without labels for its words."""
     X, y = [["a", "b"]], [["N", "V"] if index == 0 else ["N"]]
-    try:
-        CRFTagger(["word[0]"]).fit(X, y, mesh=mesh)
-    except OtherProcessError as error:
-        return f"other: {error}"
-    except ValueError as error:
-        return f"own: {error}"
-    return None
+    return said(lambda: CRFTagger(["word[0]"]).fit(X, y, mesh=mesh))
 
 
 def other_vocabulary(index, mesh):
@@ -117,16 +180,22 @@ def other_vocabulary(index, mesh):
 
 def main(port, index, folder):
     """All of it."""
+    jax.config.update("jax_num_cpu_devices", 2)
     peers = join_processes(f"127.0.0.1:{port}", 2, index)
     assert peers is not None
-    mesh, found = make_mesh(), {}
+    first = {device.process_index: device for device in jax.devices()}
+    mesh, found = make_mesh([first[0], first[1]]), {}
     for x64 in (False, True):
         dtype = "float64" if x64 else "float32"
         with jax.enable_x64(x64):
             found[dtype] = {
                 name: together(dtype, split, index, mesh) for name, split in SPLITS.items()
             }
-    found["trained"] = train(index, folder, mesh)
+    told = train(index, folder, mesh)
+    found["trained"], found["labels"] = told, peers.exchange(told.pop("labels"))
+    found["differing"] = peers.exchange(differing(index, mesh))
+    found["in blocks"] = peers.exchange(train_in_blocks(index, folder, make_mesh(model=2)))
+    found["full disk"] = peers.exchange(on_a_full_disk(index, folder, mesh))
     found["refused"] = peers.exchange(refused(index, mesh))
     found["other vocabulary"] = peers.exchange(other_vocabulary(index, mesh))
     if index == 0:

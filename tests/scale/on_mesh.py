@@ -4,14 +4,20 @@ Prints a JSON object from the name of a result to its distance (or to what was s
 float32 and float64.
 """
 
+import contextlib
+import io
 import json
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from sklearn.base import clone
 
+from jaxseq.cli import main as main_of_jaxseq
 from jaxseq.constraints import AtMostOnce, Penalised, StartsWith
 from jaxseq.learn import (
     EMOperator,
@@ -26,8 +32,8 @@ from jaxseq.learn import (
 from jaxseq.learn._mesh_objective import MeshObjective
 from jaxseq.models import Multinomials
 from jaxseq.scale import make_mesh
-from jaxseq.tagger import CRFTagger, HMMTagger
-from tests.scale import problems
+from jaxseq.tagger import CoDL, CRFTagger, HMMTagger, load
+from tests.scale import lowered, problems, stopped
 
 CASES = {
     "dense": {"kind": "dense", "others": True, "dtype": "float32"},
@@ -129,6 +135,26 @@ def draw_sentences(rng, count):
     return X, [["ABC"[int(word[1:]) % 3] for word in sentence] for sentence in X]
 
 
+def k_best(tagger, sentences, options, name, mesh=None):
+    """Labellings that differ, and how far their scores are apart."""
+    found = [
+        [pair for best in tagger.predict_k_best(sentences, 2, mesh=m, **options) for pair in best]
+        for m in (None, mesh or make_mesh())
+    ]
+    (alone, scores), (shared, others) = (zip(*pairs) for pairs in found)
+    yield f"k best{name} differ", sum(a != b for a, b in zip(alone, shared, strict=True))
+    yield f"k best{name}", problems.distance(np.array(scores), np.array(others))
+
+
+def in_blocks(tagger, sentences, rules):
+    """Labels that differ where devices share the weights out."""
+    mesh = make_mesh(model=2)
+    for name, options in {"": {}, " under constraints": {"constraints": rules}}.items():
+        alone, shared = (tagger.predict(sentences, mesh=m, **options) for m in (None, mesh))
+        yield f"labels{name} in blocks differ", sum(a != b for a, b in zip(alone, shared))
+    yield from k_best(tagger, sentences, {}, " in blocks", mesh)
+
+
 def taggers(dtype):
     """Labels out of decoding, with and without constraints; training."""
     rng = np.random.default_rng(40)
@@ -148,6 +174,8 @@ def taggers(dtype):
     rules = [Penalised(AtMostOnce(), 1.0), Penalised(StartsWith(["A"]), 0.5)]
     alone, shared = (tagger.predict(new, constraints=rules, mesh=m) for m in (None, mesh))
     yield "labels under constraints differ", sum(a != b for a, b in zip(alone, shared))
+    yield from k_best(tagger, new[:99], {}, "")
+    yield from k_best(tagger, new[:99], {"constraints": rules}, " under constraints")
     again = CRFTagger(**tagger.get_params()).fit(X, y, mesh=mesh)
     yield "training", problems.distance(tagger.model_, again.model_)
     blocks = [
@@ -155,12 +183,37 @@ def taggers(dtype):
         for m in (None, make_mesh(model=4))
     ]
     yield "training in blocks", problems.distance(*blocks)
+    yield from in_blocks(tagger, new[:99], rules)
     hmm = HMMTagger(unknown_below=1, dtype=dtype, max_iterations=3, progress=False)
     models = [
         HMMTagger(**hmm.get_params()).fit(X, y, unlabelled=new, mesh=m).model_.probabilities
         for m in (None, mesh)
     ]
     yield "EM", problems.distance(*models)
+    codl = CoDL(hmm, [AtMostOnce()], penalty=1.0, k=2, cycles=1, progress=False)
+    models = [
+        clone(codl).fit(X, y, unlabelled=new, mesh=m).tagger_.model_.probabilities
+        for m in (None, mesh)
+    ]
+    yield "CoDL", problems.distance(*models)
+
+
+def command_line():
+    """``--model-devices``: how far the model is from one of a single device, and its report."""
+    X, y = draw_sentences(np.random.default_rng(70), 20)
+    pairs = [[f"{w} {label}" for w, label in zip(*each)] for each in zip(X, y) if each[0]]
+    with tempfile.TemporaryDirectory() as place:
+        folder, models = Path(place), []
+        (folder / "corpus").write_text("\n\n".join("\n".join(lines) for lines in pairs) + "\n")
+        (folder / "templates").write_text("word[0]\n")
+        usual = ["train", "--train", folder / "corpus", "--templates", folder / "templates"]
+        usual += ["--weights", "dense", "--dev", folder / "corpus", "--json", "--out"]
+        for name, more in (("one", []), ("many", ["--model-devices", 2])):
+            with contextlib.redirect_stdout(io.StringIO()) as told:
+                status = main_of_jaxseq([*map(str, [*usual, folder / name, *more])])
+            models.append(load(folder / name).model_)
+        yield "status, f1", [status, json.loads(told.getvalue())["dev"]["overall"]["f1"]]
+    yield "distance", problems.distance(*models)
 
 
 def placement():
@@ -199,7 +252,13 @@ def main():
         with jax.enable_x64(x64):
             parts = (objectives, counts, entropy if x64 else taggers)
             found[dtype] = dict(told(pair) for part in parts for pair in part(dtype))
+    found["command line"] = dict(told(pair) for pair in command_line())
     found["placement"] = dict(placement())
+    found["held"] = dict(told(pair) for pair in stopped.largest_share())
+    with jax.enable_x64(True):
+        found["rows"] = dict(told(pair) for pair in stopped.rows_of_any_blocks())
+        found["gone on with"] = dict(told(pair) for pair in stopped.gone_on_with())
+    found["lowered"] = dict(told(pair) for pair in lowered.programs())
     found["devices"] = jax.device_count()
     json.dump(found, sys.stdout)
 

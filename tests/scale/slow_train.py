@@ -1,5 +1,6 @@
 """``jaxseq train`` whose search stays where it is: there is time to end a process."""
 
+import signal
 import sys
 import time
 
@@ -14,6 +15,12 @@ def stay(objective, state, settings):
     return state._replace(iteration=state.iteration + 1)
 
 
+def fail(*_):
+    """What nobody has thought of."""
+    raise KeyError("nobody thought of this")
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGUSR1, fail)
     _lbfgs.iterate, _lbfgs.why_stop = stay, lambda state, settings: None
     sys.exit(main())

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from argparse import Namespace
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -18,8 +19,9 @@ from hypothesis import given
 
 import jaxseq
 from jaxseq.cli import main
+from jaxseq.cli._processes import read_training
 from jaxseq.learn._checkpoint import read_about
-from jaxseq.scale import OtherProcessError, Peers
+from jaxseq.scale import OtherProcessError, Peers, make_mesh
 from jaxseq.scale._roll_call import call_roll
 from jaxseq.scale._start import find_meeting
 from jaxseq.tagger import CRFTagger
@@ -76,8 +78,16 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("processes")
 
 
+def train_in_one(**settings):
+    """What `in_processes.train_in_blocks` trains, by this process on one device."""
+    X, y = draw_sentences(np.random.default_rng(3), 15)
+    tagger = CRFTagger(**{**in_processes.IN_BLOCKS, "max_iterations": 7, **settings})
+    return tagger.fit(X, y, mesh=make_mesh(jax.devices()[:1]))
+
+
 @pytest.fixture(scope="module")
 def found(folder):
+    train_in_one(max_iterations=4, checkpoint=folder / "left by one")
     port = free_port()
     pair = [start([port, i, folder], "tests.scale.in_processes") for i in range(2)]
     ended = finish(pair)
@@ -107,6 +117,29 @@ def test_training_agrees(found):
     assert tagger.loss_ == pytest.approx(told["loss"], rel=1e-5)
     for one, other in zip(in_processes.as_lists(tagger.model_), told["model"]):
         np.testing.assert_allclose(one, other, atol=2e-3)
+    by_turns, by_the_first = ([told[place] for told in found["labels"]] for place in (0, 1))
+    assert by_turns == [tagger.predict(X[place::2]) for place in (0, 1)]
+    assert by_the_first == [tagger.predict(X), []]
+
+
+def test_entropy_regularisation_agrees(found):
+    X, y = draw_sentences(np.random.default_rng(3), 15)
+    with jax.enable_x64(False):
+        tagger = CRFTagger(**in_processes.SETTINGS, max_iterations=5)
+        tagger.fit(X, y, unlabelled=X[:5], entropy_weight=0.3)
+    for one, other in zip(in_processes.as_lists(tagger.model_), found["trained"]["sure"]):
+        np.testing.assert_allclose(one, other, atol=2e-3)
+
+
+def test_settings_that_differ_are_refused_by_all(found):
+    own, other = found["differing"]
+    same = "own ValueError: settings: expected the same in all processes, got {"
+    for told in (own, other):
+        wrong = f"{same}'max_iterations': '3'}} in process 0 and {{'max_iterations': '4'}}"
+        assert told["iterations"].startswith(wrong)
+        assert told["unlabelled"].startswith(f"{same}'unlabelled': 'none'}} in process 0 and")
+        assert told["codl"].startswith("own ValueError: mesh: expected devices of this process")
+    assert own["nonsense"] == f"other: process 1: {other['nonsense'].partition(': ')[2]}"
 
 
 def test_a_search_that_two_left_is_gone_on_with_by_one(found, folder):
@@ -122,10 +155,35 @@ def test_a_search_that_two_left_is_gone_on_with_by_one(found, folder):
     assert not kept.exists()
 
 
+def test_weights_in_blocks_go_from_two_to_one_and_from_one_to_two(found, folder):
+    """Each process writes some of the rows, and both ways lead to where one would have come."""
+    first, second = found["in blocks"]
+    assert first["files"] == ["blocks.part-1-0", "blocks", "left by one.part-1-0", "left by one"]
+    assert second["files"] == ["blocks.part-1-1", "left by one.part-1-1"]
+    whole, kept = train_in_one(), folder / "blocks"
+    gone_on = train_in_one(checkpoint=kept)
+    assert [file.name for file in folder.glob("blocks*")] == ["blocks"]  # and no parts any more
+    for loss, model in (
+        (gone_on.loss_, in_processes.as_lists(gone_on.model_)),
+        *((told["loss"], told["model"]) for told in (first, second)),
+    ):
+        assert loss == pytest.approx(whole.loss_, rel=1e-12)
+        for one, other in zip(in_processes.as_lists(whole.model_), model):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * np.abs(one).max())
+
+
 def test_an_error_of_one_is_told_to_all(found):
     other, own = found["refused"]
-    assert own == "own: y[0]: expected 2 labels, one a token, got 1 labels"
+    assert own == "own ValueError: y[0]: expected 2 labels, one a token, got 1 labels"
     assert other == "other: process 1: y[0]: expected 2 labels, one a token, got 1 labels"
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_to_all(found, folder):
+    own, other = found["full disk"]
+    told = f"{folder / 'full'}: cannot be read or written: File too large"
+    assert own == f"own OSError: {told}"
+    assert other == f"other: process 0: {told}"
+    assert not (folder / "full").exists()
 
 
 def test_another_vocabulary_is_refused_by_all(found):
@@ -173,9 +231,12 @@ def test_truncated_shard(folder):
     assert not (folder / "none").exists()
 
 
-@pytest.mark.parametrize(("killed", "how"), [(1, "KILL"), (0, "KILL"), (1, "TERM")])
+@pytest.mark.parametrize(("killed", "how"), [(1, "KILL"), (0, "KILL"), (1, "TERM"), (0, "USR1")])
 def test_a_killed_process_is_missed(folder, killed, how):
-    """The other ends within a minute, with a message; its checkpoint is whole."""
+    """The other ends within a minute, with a message; its checkpoint is whole.
+
+    So it is where one fails by what nobody has foreseen (USR1), and says so.
+    """
     X, y = draw_sentences(np.random.default_rng(6), 30)
     write_corpus(folder / "long.txt", X, y)
     (folder / "pairs").write_text("word[0]\nword[-1]|word[0]\nword[0]|word[1]\n")
@@ -187,11 +248,19 @@ def test_a_killed_process_is_missed(folder, killed, how):
         time.sleep(0.05)
     pair[killed].send_signal(getattr(signal, f"SIG{how}"))
     ended = time.monotonic()
-    status, _, errors = finish(pair)[1 - killed]
+    told = finish(pair)
+    status, _, errors = told[1 - killed]
     assert time.monotonic() - ended < 60
-    assert status == 1, errors
-    assert "another process of this run has ended or cannot be reached" in errors
-    assert f"the search up to its last checkpoint is in {kept}" in errors
+    if how == "USR1":
+        line = "jaxseq: error: process 0: unexpected KeyError: 'nobody thought of this'"
+        assert (told[killed][0], told[killed][2].splitlines()[-1]) == (1, line)
+    if how == "USR1" and status == 2:  # it was told, as both were keeping the checkpoint
+        last = errors.splitlines()[-1]
+        assert last == line.replace("process 0: ", "process 1: process 0: ")
+    else:
+        assert status == 1, errors
+        assert "another process of this run has ended or cannot be reached" in errors
+        assert f"the search up to its last checkpoint is in {kept}" in errors
     assert read_about(kept).startswith("shared")
     assert not (folder / "killed").exists()
 
@@ -269,10 +338,49 @@ def test_guard_tells_the_others_whatever_they_wait_for():
         assert str(other) == "process 1: file: expected more"
 
 
+def test_guard_sends_nothing_after_an_exchange_that_was_cut_off():
+    """The others are in the middle of it: what came next would be taken for the rest."""
+    sent = []
+
+    def exchange(message):
+        sent.append(message)
+        raise KeyError("in mid-sentence")
+
+    peers = Peers(0, 2, exchange)
+    with pytest.raises(KeyError), peers.guard():
+        peers.gather(b"all is well")
+    assert sent == [b"\x00all is well"]
+
+
 def test_different_answers_are_refused():
     found = in_threads(2, lambda peers: peers.check_same("columns", ["word", peers.index]))
     for error in found:
         assert str(error).startswith("columns: expected the same in all processes, got ['word', 0]")
+
+
+@pytest.mark.parametrize("columns", [None, ("word", "label")])
+def test_a_part_without_sentences_is_one(tmp_path, monkeypatch, columns):
+    """Of three files, those of process 1 have none; where none has any, that is said."""
+    files = [str(tmp_path / name) for name in ("a", "empty", "b")]
+    for file, text in zip(files, ("x N\n\ny V\n", "\n\n", "z N\n")):
+        Path(file).write_text(text)
+    usual = {"format": "conll", "columns": columns, "delimiter": None, "scheme_to": None}
+    options = Namespace(**usual, scheme=None, files=files)
+    monkeypatch.setattr("jaxseq.scale.all_peers", lambda: Peers(0, 2, lambda message: [message]))
+
+    def work(peers):
+        corpus, numbers = read_training(options.files, options, peers)
+        return corpus.sentences, corpus.names, numbers.tolist()
+
+    (first, names, numbers), (second, others, none) = in_threads(2, work)
+    assert [sentence["word"] for sentence in first] == [("x",), ("y",), ("z",)]
+    assert (list(second), numbers, none) == ([], [0, 1, 2], [])
+    assert names == others == ("word", "label")
+    for file in files:
+        Path(file).write_text("\n")
+    for error in in_threads(2, work):
+        assert isinstance(error, ValueError)
+        assert str(error).endswith("expected at least one sentence, found none")
 
 
 def roll(*told, seconds=5.0):
@@ -339,6 +447,17 @@ def test_meeting_by_the_environment():
     slurm = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}
     assert find_meeting(None, None, None, slurm).coordinator is None  # JAX finds out
     assert find_meeting(None, None, None, slurm | {"SLURM_STEP_NUM_TASKS": "1"}) is None
+
+
+def test_slurm_tells_a_coordinator_how_many_there_are():
+    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_NTASKS": "2"}
+    found = find_meeting("host:1", None, None, step)
+    assert (found.coordinator, found.count, found.index) == ("host:1", 2, 1)
+    by_jax = step | {"JAX_COORDINATOR_ADDRESS": "host:1", "JAX_PROCESS_ID": "0"}
+    assert find_meeting(None, None, None, by_jax).index == 0
+    in_a_batch = {name: value for name, value in step.items() if name != "SLURM_STEP_ID"}
+    with pytest.raises(ValueError, match="expected all three"):
+        find_meeting("host:1", None, None, in_a_batch)
 
 
 @pytest.mark.parametrize(

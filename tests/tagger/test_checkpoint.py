@@ -1,9 +1,13 @@
 """A search that was interrupted goes on as if it had not been."""
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given
 
 import jaxseq
+from jaxseq.learn import Spread
+from jaxseq.learn._mesh_blocks import Blocks
 from jaxseq.tagger import _fit, _resume
 from tests.tagger.toys import toy_corpus
 
@@ -130,3 +134,17 @@ def test_a_file_that_is_no_checkpoint_is_refused_and_kept(content, tmp_path):
 def test_a_folder_in_the_place_of_a_checkpoint_is_refused(tmp_path):
     with pytest.raises(ValueError, match="expected"):
         tagger(max_iterations=2, checkpoint=tmp_path).fit(X, Y)
+
+
+@given(st.integers(0, 40), st.integers(1, 17), st.integers(2, 9), st.booleans())
+def test_a_start_in_blocks_has_the_name_of_one_without(attributes, labels, count, zeros):
+    """The same numbers in the same order: those of labels alone where they leave much padding."""
+    spread = Spread(attributes=attributes, labels=labels)
+    rows, width = -(-attributes // count), spread.shape[1]
+    blocks = Blocks(count, rows, attributes, labels, width, 1)
+    table = np.zeros(spread.shape)
+    if not zeros:
+        table[:-1, :labels] = 1 + np.arange(attributes * labels).reshape(attributes, labels)
+    pieces = _fit._in_pieces(None if zeros else table, "float64", blocks)
+    whole = table[:-1, :labels] if width > 1.5 * labels else table
+    assert b"".join(piece.tobytes() for piece in pieces) == whole.tobytes()

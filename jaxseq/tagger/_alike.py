@@ -1,0 +1,51 @@
+"""Settings that all processes of a training must have alike: else one would wait for the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jaxseq.scale import Peers
+from jaxseq.tagger._plan import EntropyTerm, Plan
+from jaxseq.text import Templates
+
+if TYPE_CHECKING:
+    from jaxseq.tagger._tagger import CRFTagger
+
+OF_EACH = ("cores", "progress", "checkpoint")
+"""Parameters that may differ: a path may be spelt in several ways."""
+
+
+def check_alike(
+    tagger: CRFTagger,
+    plan: Plan,
+    term: EntropyTerm,
+    vocabulary: str,
+    given: dict[str, Any],
+    peers: Peers,
+) -> None:
+    """ValueError unless all processes train with the same settings.
+
+    Args:
+        tagger: with the parameters. plan: how to search.
+        term, vocabulary: what unlabelled sentences are to do.
+        given: further arguments, of which it matters whether they are there.
+        peers: all processes, which must call this together.
+    """
+    if peers.count == 1:
+        return
+    settings = tagger.get_params(deep=False)
+    told = {name: str(value) for name, value in settings.items() if name not in OF_EACH}
+    if settings["templates"] is not None:
+        chosen = settings["templates"]
+        chosen = chosen if isinstance(chosen, Templates) else Templates(chosen)
+        told["templates"] = str(chosen.to_json())
+    weight = term.weight
+    if callable(weight):
+        weight = term.pieces(plan.settings.max_iterations)
+    told |= {"entropy_weight": str(weight), "entropy_gradient": term.gradient}
+    told["vocabulary"] = vocabulary
+    given = {"checkpoint": plan.checkpoint, **given}
+    for name, value in given.items():
+        told[name] = "none" if value is None else "given"
+    told["mesh"] = "none" if plan.mesh is None else str(plan.mesh.devices.shape)
+    peers.check_same("settings", told)
