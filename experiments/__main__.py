@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from experiments._config import PRESETS, as_seeds
+from experiments._config import ALL_PRESETS, as_seeds
 from experiments._device import DEVICES
 from experiments._paper import HERE, KNOWN, choose
 from experiments.bench import BENCHES, run_benches
@@ -77,7 +77,9 @@ def _add_run(commands: argparse._SubParsersAction) -> None:
         description="Run papers; results go to OUT/NAME/PRESET, a JSON line for each cell.",
     )
     parser.add_argument("names", nargs="+", metavar="NAME", help=f"all, {', '.join(KNOWN)}")
-    parser.add_argument("--preset", choices=PRESETS, default="default", help="size (%(default)s)")
+    parser.add_argument(
+        "--preset", choices=ALL_PRESETS, default="default", help="size (%(default)s)"
+    )
     _add_data(parser)
     _add_out(parser)
     parser.add_argument("--seeds", metavar="N|A,B,…", help="a count, or seeds with commas")
@@ -94,7 +96,7 @@ def _add_report(commands: argparse._SubParsersAction) -> None:
         help="write the report of the results",
         description="Write OUT/report.html and OUT/report.md of the results that are there.",
     )
-    parser.add_argument("--preset", choices=PRESETS, help="only this (all)")
+    parser.add_argument("--preset", choices=ALL_PRESETS, help="only this (all)")
     _add_out(parser)
     parser.set_defaults(run=_report)
 

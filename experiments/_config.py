@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 PRESETS = ("smoke", "default", "paper")
+"""Those of every paper."""
+MORE_PRESETS = ("overnight",)
+"""Those of papers that have a table for them."""
+ALL_PRESETS = (*PRESETS, *MORE_PRESETS)
 SEEDS = "seeds"
 
 Values = dict[str, Any]
@@ -21,8 +25,9 @@ def read_config(path: Path, preset: str, schema: type) -> tuple[Any, tuple[int, 
 
     Args:
         path: ``config.toml`` of a paper: a table ``[default]`` with all keys, and tables
-            ``[preset.smoke]`` and ``[preset.paper]`` with those that differ.
-        preset: one of `PRESETS`.
+            ``[preset.smoke]``, ``[preset.paper]`` and perhaps ``[preset.overnight]`` with those
+            that differ.
+        preset: one of `ALL_PRESETS`.
         schema: the dataclass to build.
 
     Returns:
@@ -31,9 +36,11 @@ def read_config(path: Path, preset: str, schema: type) -> tuple[Any, tuple[int, 
     Raises:
         ValueError: with the file and the key, for whatever is not as above, in any preset.
     """
-    if preset not in PRESETS:
-        raise ValueError(f"preset: expected one of {', '.join(PRESETS)}, got {preset!r}")
+    if preset not in ALL_PRESETS:
+        raise ValueError(f"preset: expected one of {', '.join(ALL_PRESETS)}, got {preset!r}")
     tables = _read_tables(path)
+    if preset in MORE_PRESETS and preset not in tables:
+        raise ValueError(f"{path}: expected a table preset.{preset}, found none")
     known = {field.name for field in dataclasses.fields(schema)} | {SEEDS}
     for name, table in tables.items():
         for key in table:
@@ -123,7 +130,7 @@ def _read_tables(path: Path) -> dict[str, Values]:
     presets = found.get("preset", {})
     tables = {"default": found.get("default"), **(presets if isinstance(presets, dict) else {})}
     for name, table in tables.items():
-        if name not in PRESETS or (name == "default" and "default" in presets):
+        if name not in ALL_PRESETS or (name == "default" and "default" in presets):
             raise ValueError(f"{path}: preset.{name}: expected preset.smoke and preset.paper only")
         if not isinstance(table, dict):
             raise ValueError(f"{path}: {name}: expected a table, got {table!r}")

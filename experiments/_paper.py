@@ -5,7 +5,8 @@ by itself.
 
 ``config.toml``
     Every hyperparameter, each with a comment that names the paper's section. The table
-    ``[default]`` holds all keys; ``[preset.smoke]`` and ``[preset.paper]`` replace some of them.
+    ``[default]`` holds all keys; ``[preset.smoke]``, ``[preset.paper]`` and, where there is one,
+    ``[preset.overnight]`` replace some of them.
     The key ``seeds`` (a count, or a list) is read here and is not part of `Config`.
 
 ``run.py``

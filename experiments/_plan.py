@@ -72,7 +72,7 @@ def make_plan(
 
     Args:
         paper: the paper.
-        preset: one of `experiments._config.PRESETS`.
+        preset: one of `experiments._config.ALL_PRESETS`.
         out: the folder of all results; these go to ``OUT/NAME/PRESET``.
         seeds: instead of those of the configuration.
         data: the data folder, if there is one.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments._config import PRESETS, build_config
+from experiments._config import ALL_PRESETS, build_config
 from experiments._figures import draw
 from experiments._files import write_whole
 from experiments._page import as_page
@@ -53,7 +53,7 @@ def write_report(out: Path, papers: Path, preset: str | None = None) -> Path:
         ValueError: if there are no results.
         PaperError: when the code of a paper's ``report.py`` fails.
     """
-    presets = PRESETS if preset is None else (preset,)
+    presets = ALL_PRESETS if preset is None else (preset,)
     found = [
         _make_part(paper, one, out / paper.name / one)
         for paper in discover(papers).values()

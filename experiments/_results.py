@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +134,21 @@ def _numbered(path: Path) -> list[tuple[str, dict[str, Any]]]:
             raise ValueError(f"{path}:{number}: expected a JSON line with a cell, found {text!r}")
         lines.append((text, line))
     return lines
+
+
+def parts(
+    results: Sequence[Mapping[str, Any]], part: str, **wanted: Any
+) -> list[Mapping[str, Any]]:
+    """The lines of a part whose cells have these values.
+
+    Example:
+        >>> lines = [{"cell": {"part": "table", "seed": seed}} for seed in (0, 1)]
+        >>> parts(lines, "table", seed=1)
+        [{'cell': {'part': 'table', 'seed': 1}}]
+    """
+    return [
+        line
+        for line in results
+        if line["cell"]["part"] == part
+        and all(line["cell"].get(key) == value for key, value in wanted.items())
+    ]

@@ -14,6 +14,7 @@ from pathlib import Path
 QUICK_COMPILING = ["--xla_backend_optimization_level=0"]
 if version("jaxlib").startswith("0.10."):  # XLA aborts on a flag that it does not know
     QUICK_COMPILING += ["--xla_cpu_use_fusion_emitters=false"]
+    QUICK_COMPILING += ["--xla_cpu_parallel_codegen_split_count=1"]  # the other core is not idle
 os.environ["XLA_FLAGS"] = " ".join([*QUICK_COMPILING, os.environ.get("XLA_FLAGS", "")]).strip()
 
 gc.set_threshold(200_000, 20, 20)  # tracing makes many objects that live: one seventh of the time
@@ -45,36 +46,74 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-CUT = {"test_batch_laws.py": "packed", "test_docs.py": ""}
-"""Large modules whose tests share little: cut by a word of their names, or at every test."""
+APART = ("test_docs.py",)
+"""Modules whose tests share nothing."""
+TOGETHER = {
+    "laws of chains": ("chain", "derivatives enumeration extremes padding transformations"),
+    "active learning": ("tagger", "active_loop active_state"),
+    "CRFs of toys": (
+        "tagger", "checkpoint crfsuite estimator learning predictions robustness storage",
+    ),
+    "CRFs of toys without labels": (
+        "tagger", "entropy_weight self_training unlabelled unlabelled_refusals unlabelled_search",
+    ),
+    "HMMs of toys": (
+        "tagger", "codl codl_ends constrained hmm_errors hmm_search hmm_storage hmm_tagger",
+    ),
+}  # fmt: skip
+"""Modules that run the same programs, on chains or corpora of the same shapes."""
+UNITS = {
+    f"{folder}/test_{name}.py": unit
+    for unit, (folder, names) in TOGETHER.items()
+    for name in names.split()
+}
+LONGEST = (
+    "scale/test_mesh.py", "chain/test_derivatives.py", "test_examples_are_true",
+    "scale/test_processes.py", "verify/test_mutate.py", "batch/test_batch_laws.py",
+    "verify/test_check.py", "experiments/", "tagger/", "learn/",
+)  # fmt: skip
+"""What takes longest goes first, so that the workers end at about the same time."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Under ``-n``, units of work are handed out in the order of their first tests."""
+    if not os.environ.get("PYTEST_XDIST_WORKER"):
+        return
+    items.sort(
+        key=lambda item: next(
+            (place for place, name in enumerate(LONGEST) if name in item.nodeid), len(LONGEST)
+        )
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Under ``-n``, tests of a module share a worker, with compiled programs and fixtures."""
+    """Under ``-n``, tests of a unit share a worker, with compiled programs and fixtures."""
     if config.option.dist != "load":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
+    config.option.loadscopereorder = False  # would put many tests before long ones
+
     class ByModule(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            module, _, test = nodeid.partition("::")
-            word = CUT.get(Path(module).name)
-            if word is None:
-                return module
-            return f"{module} {word in test}" if word else nodeid
+            module = Path(nodeid.partition("::")[0])
+            if module.name in APART:
+                return nodeid
+            return UNITS.get("/".join(module.parts[-2:]), str(module))
 
     return ByModule(config, log)
 
 
-MAPS, MOST_MAPS = Path("/proc/self/maps"), 30_000
+MAPS, MOST_MAPS = Path("/proc/self/maps"), 42_000
 _finished = itertools.count(1)
 
 
 def pytest_runtest_teardown(item):
     """Forget compiled programs before there are too many of them.
 
-    Each holds a few mappings of memory, of which Linux gives a process 65,530; past that the
+    Each holds about fifty mappings of memory, of which Linux gives a process 65,530; past that the
     compiler crashes.
     """
     if next(_finished) % 20 == 0 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:

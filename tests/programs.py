@@ -18,7 +18,7 @@ import optax
 import jaxseq
 from jaxseq import constraints, learn, models
 from jaxseq.constraints import _corpus as constrained_corpus
-from jaxseq.learn import _counts, _em_covariance, _lbfgs, _orthant, _stochastic
+from jaxseq.learn import _counts, _em_covariance, _em_products, _lbfgs, _orthant, _stochastic
 from jaxseq.learn._corpus import EncodedLabels, ShardMaker
 from jaxseq.learn._hmm_path import _entropy_of_shard
 from jaxseq.learn.homotopy import _bordered, _spectrum
@@ -59,7 +59,7 @@ def _case() -> Case:
 
 LONG_CHAINS = {
     "parallel": ("log_partition", "marginals", "viterbi", "sample", "entropy"),
-    "blocked": ("log_partition", "marginals"),
+    "blocked": ("log_partition", "marginals", "entropy"),
 }
 """Methods with programs of their own, beside "auto", which holds the scaled and the log engine."""
 
@@ -329,6 +329,16 @@ def _point(dtype: Any = np.float32) -> models.Multinomials:
 @program("shard_tally", "expected_counts")
 def e_step():
     return learn.shard_tally, (_point(), _words().shards[0])
+
+
+@program("linearise_mean_counts")
+def jacobian_product_by_covariances():
+    def product(point, shard, moves):
+        counts, linear, certified = _em_products.linearise_shard(point, shard, point.initial.dtype)
+        return counts, certified, _em_products.multiply_shard(linear, moves)
+
+    moves = {name: getattr(_point(), name) for name in ("initial", "emission")}
+    return product, (_point(), _words().shards[0], moves)
 
 
 @program("mean_counts", "linearise_mean_counts")

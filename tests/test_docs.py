@@ -35,7 +35,8 @@ PUBLIC = [
 
 # A process of its own: the examples show float32, which is JAX's default and not the suite's.
 RUN_EXAMPLES = """
-import doctest, importlib, pkgutil, sys
+import doctest, gc, importlib, pkgutil, sys
+gc.set_threshold(200_000, 20, 20)  # as in the suite: tracing makes many objects that live
 import jaxseq
 names = ["jaxseq", *(m.name for m in pkgutil.walk_packages(jaxseq.__path__, "jaxseq."))]
 rooms = sys.argv[1:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments._results import parts
 from experiments.chang2007._methods import HW, INFERENCE, PLAIN, SUP, TOP_1, TOP_K, H
 from experiments.chang2007._summary import (
     Gain,
@@ -13,7 +14,6 @@ from experiments.chang2007._summary import (
     by_size,
     domains_of,
     gain,
-    parts,
 )
 
 Sizes = Mapping[int, Methods]

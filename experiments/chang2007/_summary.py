@@ -29,16 +29,6 @@ class Scores:
 Methods = Mapping[str, Scores]
 
 
-def parts(results: Sequence[Line], part: str, **wanted: Any) -> list[Line]:
-    """The lines of a part whose cells have these values."""
-    return [
-        line
-        for line in results
-        if line["cell"]["part"] == part
-        and all(line["cell"].get(key) == value for key, value in wanted.items())
-    ]
-
-
 def domains_of(lines: Sequence[Line]) -> list[str]:
     """Domains in the order of the lines, each once."""
     return list(dict.fromkeys(line["cell"]["domain"] for line in lines))

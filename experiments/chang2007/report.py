@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments import Figure, Section, markdown_table, mean_and_spread
+from experiments._results import parts
 from experiments.chang2007._analysis import NAMES, analysis
 from experiments.chang2007._drawings import figure_3, figure_4
 from experiments.chang2007._methods import INFERENCE, METHODS, PLAIN
@@ -18,7 +19,6 @@ from experiments.chang2007._summary import (
     by_size,
     domains_of,
     mcnemar_counts,
-    parts,
 )
 
 NONE = "–"

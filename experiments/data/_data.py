@@ -29,10 +29,12 @@ class Data:
 
     def __init__(self, sources: Mapping[str, Source]):
         self._sources = dict(sources)
-        self._read: dict[tuple[str, str, int | None], list[Sentence]] = {}
+        self._read: dict[tuple[str, str, int | None, bool], list[Sentence]] = {}
         self._used: set[str] = set()
 
-    def corpus(self, name: str, split: str = "train", count: int | None = None) -> list[Sentence]:
+    def corpus(
+        self, name: str, split: str = "train", count: int | None = None, *, raw: bool = False
+    ) -> list[Sentence]:
         """Sentences of a part of a corpus, and a note that the cell has used it.
 
         Columns are "word", "pos" (not in citations, ads, bc2gm), "chunk" (only in conll2003) and
@@ -42,6 +44,8 @@ class Data:
             name: a corpus that the paper lists in ``CORPORA``.
             split: a part: see `experiments.data.CORPORA`.
             count: the first sentences only; None for all, of a generator for its usual number.
+            raw: of conll2003 the file as it is: spans in IOB1, and lines ``-DOCSTART-`` as
+                sentences of one token. Other corpora have but one form.
 
         Returns:
             The sentences, in a new list.
@@ -55,7 +59,7 @@ class Data:
         if count is not None and count < 0:
             raise ValueError(f"count of {name}: expected at least 0, got {count}")
         self._used.add(name)
-        sentences = self._sentences(source, split, count)
+        sentences = self._sentences(source, split, count, raw)
         if count is not None and count > len(sentences):
             raise ValueError(
                 f"count of {name}, {split}: expected at most {len(sentences)}, got {count}"
@@ -107,7 +111,9 @@ class Data:
             raise ValueError(f"corpus: expected one that CORPORA lists ({declared}), got {name!r}")
         return self._sources[name]
 
-    def _sentences(self, source: Source, split: str, count: int | None) -> list[Sentence]:
+    def _sentences(
+        self, source: Source, split: str, count: int | None, raw: bool
+    ) -> list[Sentence]:
         from experiments.data._readers import generate, read_real
 
         corpus = corpus_named(source.corpus)
@@ -115,10 +121,10 @@ class Data:
             count = None  # a file is read as a whole
         elif count is None:
             count = corpus.splits[split]
-        key = (source.corpus, split, count)
+        key = (source.corpus, split, count, raw)
         if key not in self._read:
             if source.folder is not None:
-                self._read[key] = read_real(source.corpus, split, source.folder)
+                self._read[key] = read_real(source.corpus, split, source.folder, raw=raw)
             else:
                 seed = SPLIT_SEEDS[split]
                 self._read[key] = generate(corpus.stand_in, source.corpus, split, count or 0, seed)

@@ -1,6 +1,7 @@
 """Sentences of the corpora, each with the columns "word" and, where they are known, others.
 
-Everywhere the labels are in the column "label"; spans are in IOB2. Unlabelled parts have none.
+Everywhere the labels are in the column "label"; spans are in IOB2, unless a corpus is wanted raw.
+Unlabelled parts have none.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ Spans = dict[str, list[tuple[int, int]]]
 """Name of a sentence → (start, stop) of spans in it; the last token is stop − 1."""
 
 
-def read_real(corpus: str, split: str, folder: Path) -> list[Sentence]:
-    """A part of a corpus from the data folder."""
+def read_real(corpus: str, split: str, folder: Path, *, raw: bool = False) -> list[Sentence]:
+    """A part of a corpus from the data folder; raw: as its file has it (see `Data.corpus`)."""
+    if raw and corpus == "conll2003":
+        return _conll2003(folder / corpus, split, docstart="keep")
     return _READERS[corpus](folder / corpus, split)
 
 
@@ -66,9 +69,11 @@ def _conll2000(folder: Path, split: str) -> list[Sentence]:
     return read_conll(folder / f"{split}.txt", ["word", "pos", "label"])
 
 
-def _conll2003(folder: Path, split: str) -> list[Sentence]:
+def _conll2003(folder: Path, split: str, docstart: str = "skip") -> list[Sentence]:
     file = {"train": "eng.train", "dev": "eng.testa", "test": "eng.testb"}[split]
-    return read_conll(folder / file, ["word", "pos", "chunk", "label"], scheme_to="IOB2")
+    scheme = "IOB2" if docstart == "skip" else None
+    columns = ["word", "pos", "chunk", "label"]
+    return read_conll(folder / file, columns, scheme_to=scheme, docstart=docstart)
 
 
 def _citations(folder: Path, split: str) -> list[Sentence]:

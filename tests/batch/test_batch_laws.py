@@ -37,6 +37,10 @@ class Case:
         """What tells a batch's sequences apart: lengths, or segments."""
         return jnp.asarray(self.lengths) if layout == "padded" else self.packed.segments
 
+    def batched(self, fn, layout: str):
+        """`fn(batch)`, compiled."""
+        return run_batch(fn, self.batch(layout))
+
     def single(self, fn):
         """`fn(chain)` for each sequence."""
         return run_single(fn, self.padded.nodes, self.edges, jnp.asarray(self.lengths))
@@ -59,25 +63,32 @@ def rebuild(layout: str, nodes, edges, index) -> jaxseq.batch.Batch:
 
 
 @partial(jax.jit, static_argnames="fn")
+def run_batch(fn, batch):
+    return fn(batch)
+
+
+@partial(jax.jit, static_argnames="fn")
 def run_single(fn, nodes, edges, lengths):
     return jax.vmap(lambda a, length: fn(jaxseq.Chain(a, edges, length)))(nodes, lengths)
 
 
-@partial(jax.jit, static_argnames=("fn", "layout"))
-def batch_gradient(fn, layout, nodes, edges, index, weights, alive):
-    def total(nodes, edges):
+@partial(jax.jit, static_argnames=("fns", "layout"))
+def batch_gradients(fns, layout, nodes, edges, index, weights, alive):
+    """For each function, the gradient of a weighted sum over the sequences."""
+
+    def total(fn, nodes, edges):
         return (weights * jnp.where(alive, fn(rebuild(layout, nodes, edges, index)), 0)).sum()
 
-    return jax.grad(total, (0, 1))(nodes, edges)
+    return [jax.grad(partial(total, fn), (0, 1))(nodes, edges) for fn in fns]
 
 
-@partial(jax.jit, static_argnames="fn")
-def single_gradient(fn, nodes, edges, lengths, weights, alive):
-    def total(nodes, edges):
+@partial(jax.jit, static_argnames="fns")
+def single_gradients(fns, nodes, edges, lengths, weights, alive):
+    def total(fn, nodes, edges):
         values = jax.vmap(lambda a, n: fn(jaxseq.Chain(a, edges, n), method="log"))(nodes, lengths)
         return (weights * jnp.where(alive, values, 0)).sum()
 
-    return jax.grad(total, (0, 1))(nodes, edges)
+    return [jax.grad(partial(total, fn), (0, 1))(nodes, edges) for fn in fns]
 
 
 @partial(jax.jit, static_argnames=("fn", "layout"))
@@ -114,9 +125,39 @@ def single_second(fn, nodes, edges, lengths, v_nodes, v_edges):
     return jax.jvp(gradient, (nodes, edges), (v_nodes, v_edges))[1]
 
 
-log_partition_in_logs = partial(jaxseq.log_partition, method="log")
-entropy_in_logs = partial(jaxseq.entropy, method="log")
-marginals_in_logs = partial(jaxseq.marginals, method="log")
+# Several functions in one program, which has the passes that they share once.
+
+
+def sums(batch: jaxseq.batch.Batch, method: str = "auto"):
+    """All that a batch has of sums over paths."""
+    return (
+        jaxseq.batch_log_partition(batch, method=method),
+        jaxseq.batch_entropy(batch, method=method),
+        jaxseq.batch_marginals(batch, method=method),
+        jaxseq.batch_entropy_gradient(batch, method=method),
+    )
+
+
+BATCHED = (jaxseq.batch_log_partition, jaxseq.batch_entropy)
+SINGLE = (jaxseq.log_partition, jaxseq.entropy)
+sums_in_logs = partial(sums, method="log")
+scaled_marginals = partial(jaxseq.batch_marginals, method="scaled")
+
+
+def single_sums_in_logs(chain: jaxseq.Chain):
+    """Of a chain: log Z, entropy and marginals."""
+    return (
+        jaxseq.log_partition(chain, method="log"),
+        jaxseq.entropy(chain, method="log"),
+        jaxseq.marginals(chain, method="log"),
+    )
+
+
+def single_log_partition_and_entropy(chain: jaxseq.Chain):
+    return jaxseq.log_partition(chain), jaxseq.entropy(chain)
+
+
+covariance_product = jax.jit(jaxseq.batch_covariance_product)
 
 SCALES = {"moderate": 1.0, "extreme": 200.0}
 
@@ -171,14 +212,11 @@ def each_case(test):
 @each_case
 def test_values_equal_single_chains(kind, forbidden, dtype, layout):
     case = make_case(kind, forbidden, dtype)
-    batch = case.batch(layout)
-    log_z = case.single(log_partition_in_logs)
-    assert_close(jaxseq.batch_log_partition(batch), log_z, **tolerance(dtype))
-    entropies = case.single(entropy_in_logs)
-    assert_close(jaxseq.batch_entropy(batch), entropies, **tolerance(dtype))
-
-    expected = case.single(marginals_in_logs)
-    found = jaxseq.batch_marginals(batch)
+    log_z, entropies, expected = case.single(single_sums_in_logs)
+    found_log_z, found_entropies, found, gradient = case.batched(sums, layout)
+    assert_close(found_log_z, log_z, **tolerance(dtype))
+    assert_close(found_entropies, entropies, **tolerance(dtype))
+    assert_close(gradient.entropy, entropies, **tolerance(dtype))
     assert_close(found.log_partition, log_z, **tolerance(dtype))
     assert_close(case.to_padded(layout, found.nodes), expected.nodes, **tolerance(dtype))
     assert_close(found.edges, expected.edges.sum((0, 1)), **tolerance(dtype, NUM))
@@ -189,19 +227,15 @@ def test_gradients_of_weighted_sums_equal_single_chains(kind, forbidden, dtype, 
     case = make_case(kind, forbidden, dtype)
     batch = case.batch(layout)
     weights = jnp.asarray(np.random.default_rng(1).normal(size=NUM).astype(dtype))
-    alive = case.single(jaxseq.log_partition) > -jnp.inf
+    alive = case.single(single_sums_in_logs)[0] > -jnp.inf
 
-    pairs = [
-        (jaxseq.batch_log_partition, jaxseq.log_partition),
-        (jaxseq.batch_entropy, jaxseq.entropy),
-    ]
-    for batched, single in pairs:
-        nodes, edges = batch_gradient(
-            batched, layout, batch.nodes, batch.edges, case.index(layout), weights, alive
-        )
-        expected_nodes, expected_edges = single_gradient(
-            single, case.padded.nodes, case.edges, jnp.asarray(case.lengths), weights, alive
-        )
+    found = batch_gradients(
+        BATCHED, layout, batch.nodes, batch.edges, case.index(layout), weights, alive
+    )
+    expected = single_gradients(
+        SINGLE, case.padded.nodes, case.edges, jnp.asarray(case.lengths), weights, alive
+    )
+    for single, (nodes, edges), (expected_nodes, expected_edges) in zip(SINGLE, found, expected):
         # Entropy gradients carry scores as factors: their rounding scales with the scores.
         loose = tolerance(dtype, 1 if kind == "moderate" or single is jaxseq.log_partition else 1e3)
         assert_close(case.to_padded(layout, nodes), expected_nodes, **loose)
@@ -216,14 +250,10 @@ def test_plain_sum_takes_the_same_gradient_as_equal_weights(layout):
     case = make_case("moderate", True, "float64")
     batch = case.batch(layout)
     twice, alive = jnp.full(NUM, 2.0), jnp.ones(NUM, bool)
-    for fn, gradient in (
-        (jaxseq.batch_log_partition, jaxseq.batch_marginals),
-        (jaxseq.batch_entropy, jaxseq.batch_entropy_gradient),
-    ):
-        nodes, edges = batch_gradient(
-            fn, layout, batch.nodes, batch.edges, case.index(layout), twice, alive
-        )
-        direct = gradient(batch)
+    found = batch_gradients(
+        BATCHED, layout, batch.nodes, batch.edges, case.index(layout), twice, alive
+    )
+    for (nodes, edges), direct in zip(found, case.batched(sums, layout)[2:], strict=True):
         assert_close(nodes, 2 * direct.nodes, rtol=1e-12, atol=1e-12)
         assert_close(edges, 2 * direct.edges, rtol=1e-12, atol=1e-12)
 
@@ -246,7 +276,7 @@ def test_hessian_products(kind, layout):
     point = (batch.nodes, batch.edges, case.index(layout), v_nodes, v_edges)
     forward = batch_second(jaxseq.batch_log_partition, layout, *point)
     reverse = batch_second_reverse(jaxseq.batch_log_partition, layout, *point)
-    direct = jaxseq.batch_covariance_product(batch, jaxseq.PaddedBatch(v_nodes, v_edges))
+    direct = covariance_product(batch, jaxseq.PaddedBatch(v_nodes, v_edges))
     for nodes, edges in (forward, (direct.nodes, direct.edges), reverse):
         assert_close(case.to_padded(layout, nodes), expected_nodes, rtol=1e-9, atol=1e-9)
         assert_close(edges, expected_edges, rtol=1e-9, atol=1e-8)
@@ -273,7 +303,7 @@ def test_second_derivative_of_entropy(layout):
 @each_case
 def test_viterbi_equals_single_chains(kind, forbidden, dtype, layout):
     case = make_case(kind, forbidden, dtype)
-    labels, scores = jaxseq.batch_viterbi(case.batch(layout))
+    labels, scores = case.batched(jaxseq.batch_viterbi, layout)
     expected_labels, expected_scores = case.single(jaxseq.viterbi)
     assert_close(scores, expected_scores, **tolerance(dtype))
     for index, path in enumerate(jaxseq.unpack(case.batch(layout), labels)):
@@ -297,14 +327,12 @@ def test_one_extreme_sequence_is_rescued_and_changes_no_other(layout):
         nodes = np.asarray(case.padded.nodes).copy()
         nodes[long, : len(sequences[long])] = sequences[long]
         batch = jaxseq.PaddedBatch(nodes, edges, case.lengths)
-    naive = jaxseq.batch_marginals(batch, method="scaled")
-    found = jaxseq.batch_marginals(batch)
-    exact = jaxseq.batch_marginals(batch, method="log")
+    naive = run_batch(scaled_marginals, batch)
+    _, _, found, gradient = run_batch(sums, batch)
+    _, _, exact, expected = run_batch(sums_in_logs, batch)
     assert not np.allclose(naive.nodes, exact.nodes, atol=1e-3), "the example no longer underflows"
     assert_close(found.nodes, exact.nodes, rtol=1e-5, atol=1e-6)
     assert_close(found.log_partition, exact.log_partition, rtol=1e-5, atol=1e-4)
-    gradient = jaxseq.batch_entropy_gradient(batch)
-    expected = jaxseq.batch_entropy_gradient(batch, method="log")
     assert_close(gradient.entropy, expected.entropy, rtol=1e-4, atol=1e-4)
     assert_close(gradient.nodes, expected.nodes, rtol=1e-4, atol=1e-3)
 
@@ -315,10 +343,9 @@ def test_more_rows_than_a_block_and_not_a_multiple_of_it():
     edges = rng.normal(size=(3, 3))
     lengths = rng.integers(0, 6, 300)
     batch = jaxseq.PaddedBatch(nodes, edges, lengths)
-    run = jax.vmap(lambda a, n: jaxseq.log_partition(jaxseq.Chain(a, edges, n)))
-    assert_close(jaxseq.batch_log_partition(batch), run(nodes, lengths), rtol=1e-9, atol=1e-9)
-    run = jax.vmap(lambda a, n: jaxseq.entropy(jaxseq.Chain(a, edges, n)))
-    assert_close(jaxseq.batch_entropy(batch), run(nodes, lengths), rtol=1e-9, atol=1e-9)
+    log_z, entropies = run_single(single_log_partition_and_entropy, nodes, edges, lengths)
+    assert_close(jaxseq.batch_log_partition(batch), log_z, rtol=1e-9, atol=1e-9)
+    assert_close(jaxseq.batch_entropy(batch), entropies, rtol=1e-9, atol=1e-9)
     counts = jaxseq.batch_marginals(batch).edges.sum()
     assert_close(counts, np.float64(np.maximum(lengths - 1, 0).sum()), rtol=1e-12)
 
@@ -368,39 +395,40 @@ def test_never_four_dimensional():
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_no_legal_path_anywhere(layout):
-    nodes = [np.full((3, 2), -np.inf, np.float32)] * 2 + [np.zeros((2, 2), np.float32)]
-    edges = np.zeros((2, 2), np.float32)
-    if layout == "packed":
-        batch = jaxseq.pack(nodes, edges, width=8)
-    else:
-        stacked = np.zeros((3, 3, 2), np.float32)
-        stacked[:2] = -np.inf
-        batch = jaxseq.PaddedBatch(stacked, edges, [3, 3, 2])
-    assert jaxseq.batch_log_partition(batch).tolist()[:2] == [-np.inf, -np.inf]
-    assert jaxseq.batch_entropy(batch).tolist()[:2] == [0, 0]
-    found = jaxseq.batch_marginals(batch)
-    assert_close(np.asarray(found.edges).sum(), np.float32(1), rtol=1e-6)
-    gradient = jaxseq.batch_entropy_gradient(batch)
+    """In all sequences but one of full length, and those of no length, which have one path."""
+    case = make_case("moderate", False, "float32")
+    alive = case.lengths == 0
+    alive[2] = True
+    sequences = [np.where(fine, a, -np.inf) for fine, a in zip(alive, case.sequences)]
+    nodes = np.where(alive[:, None, None], case.padded.nodes, -np.inf)
+    padded = jaxseq.PaddedBatch(nodes, case.edges, case.lengths)
+    packed = jaxseq.pack(sequences, np.asarray(case.edges), width=16)
+    batch = padded if layout == "padded" else packed
+    log_z, entropies, found, gradient = run_batch(sums, batch)
+    np.testing.assert_array_equal(np.isneginf(log_z), ~alive)
+    assert (np.asarray(entropies)[~alive] == 0).all()
+    assert_close(np.asarray(found.edges).sum(), np.float32(WIDTH - 1), rtol=1e-6)
     for array in (found.nodes, found.edges, gradient.nodes, gradient.edges):
         assert np.isfinite(array).all()
-    labels, scores = jaxseq.batch_viterbi(batch)
-    assert scores.tolist()[:2] == [-np.inf, -np.inf]
-    assert all((path == -1).all() for path in jaxseq.unpack(batch, labels)[:2])
+    labels, scores = run_batch(jaxseq.batch_viterbi, batch)
+    np.testing.assert_array_equal(np.isneginf(scores), ~alive)
+    for fine, path in zip(alive, jaxseq.unpack(batch, labels), strict=True):
+        assert (path == -1).all() or fine
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_gradient_of_viterbi_scores_is_the_path(layout):
     case = make_case("moderate", True, "float64")
     batch = case.batch(layout)
-    legal = jaxseq.batch_viterbi(batch)[1] > -jnp.inf
+    labels, best = case.batched(jaxseq.batch_viterbi, layout)
+    legal = best > -jnp.inf
 
     def scores(batch):
         return jaxseq.batch_viterbi(batch)[1]
 
-    nodes, edges = batch_gradient(
-        scores, layout, batch.nodes, batch.edges, case.index(layout), jnp.ones(NUM), legal
+    ((nodes, edges),) = batch_gradients(
+        (scores,), layout, batch.nodes, batch.edges, case.index(layout), jnp.ones(NUM), legal
     )
-    labels, _ = jaxseq.batch_viterbi(batch)
     assert_close(nodes, jax.nn.one_hot(labels, 4), rtol=0, atol=0)
     steps = sum(max(n - 1, 0) for n, fine in zip(case.lengths, legal) if fine)
     assert_close(edges.sum(), np.float64(steps), rtol=0, atol=0)

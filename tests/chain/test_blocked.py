@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxseq import Chain, log_partition, marginals
+from jaxseq import Chain, entropy, log_partition, marginals
+from jaxseq.chain import _blocked_entropy
 from jaxseq.chain._block_layout import Plan, plan_blocks, unfold
 from jaxseq.chain._blocked import _scaled_blocked
 from jaxseq.chain._blocked_log import log_blocked
@@ -207,17 +208,53 @@ def test_edge_marginals_of_all_positions_are_never_formed():
     """They would take s times the memory of the scores; everything together takes less."""
     n, s = 100_000, 24
     edge_marginals = 4 * n * s * s
-    assert _working_memory("blocked", n, s) < edge_marginals
-    assert _working_memory("auto", n, s) > edge_marginals, "the bound would not notice"
+    for function in (log_partition, entropy):
+        assert _working_memory(function, "blocked", n, s) < edge_marginals
+    assert _working_memory(log_partition, "auto", n, s) > edge_marginals, "would not be noticed"
 
 
-def _working_memory(method: str, n: int, s: int) -> int:
-    """Bytes that the gradient of log Z needs besides its arguments and its result."""
+def _working_memory(function, method: str, n: int, s: int) -> int:
+    """Bytes that a gradient needs besides its arguments and its result."""
     shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((n, s), (s, s))]
-    log_z = lambda nodes, edges: log_partition(Chain(nodes, edges), method=method)  # noqa: E731
-    analysis = jax.jit(jax.grad(log_z, (0, 1))).lower(*shapes).compile().memory_analysis()
+    value = lambda nodes, edges: function(Chain(nodes, edges), method=method)  # noqa: E731
+    analysis = jax.jit(jax.grad(value, (0, 1))).lower(*shapes).compile().memory_analysis()
     assert analysis is not None
     return analysis.temp_size_in_bytes
+
+
+def test_entropy_block_by_block(monkeypatch):
+    """Cut anywhere, with forbidden labels and a length, it is that of the log engine."""
+    nodes, edges = _scores(6)
+    edges = edges.at[0, 1].set(-jnp.inf)
+    for block in (7, 50, 1024):
+        monkeypatch.setattr(_blocked_entropy, "LENGTH", block)
+        for length in (0, 1, 99, N):
+            found, wanted = (
+                jax.value_and_grad(
+                    lambda nodes, edges: entropy(Chain(nodes, edges, length), method=method), (0, 1)
+                )(nodes, edges)
+                for method in ("blocked", "log")
+            )
+            assert_trees_close(found, wanted, FLOAT64)
+        jax.clear_caches()  # of programs for other blocks
+
+
+def test_entropy_of_a_longer_chain_in_float32():
+    random = np.random.default_rng(7)
+    nodes, edges = random.normal(size=(20_000, 4)), random.normal(size=(4, 4))
+    found, wanted = (
+        jax.jit(jax.value_and_grad(functools.partial(_entropy, method), (0, 1)))(
+            jnp.asarray(nodes, dtype), jnp.asarray(edges, dtype)
+        )
+        for method, dtype in (("blocked", "float32"), ("log", "float64"))
+    )
+    assert_trees_close(found[0], wanted[0], Tolerance(0, 1e-6))
+    assert_trees_close(found[1][0], wanted[1][0], FLOAT32)
+    assert_trees_close(found[1][1], wanted[1][1], Tolerance(1e-3, 1e-5))
+
+
+def _entropy(method, nodes, edges):
+    return entropy(Chain(nodes, edges), method=method)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 17, 1000, 25_344, 1_000_000])

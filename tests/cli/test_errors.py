@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from tests.cli.conftest import TEXTS, columns_of
+from tests.limits import no_room
 
 FILES = {
     "empty": b"",
@@ -50,6 +51,15 @@ CASES = [
     (train("six"), "six: expected 2 to 4 columns"),
     (train("words"), "words: expected 2 to 4 columns"),
     (train("ragged"), "ragged:2: expected 3 columns"),
+    (
+        [*train(), "--model-devices", "2"],
+        "--model-devices: expected --weights dense, got mixed",
+    ),
+    (
+        [*train(), "--model-devices", "2", "--weights", "dense"],
+        "--model-devices: expected a number that the 1 devices of this process can be divided by",
+    ),
+    ([*train(), "--model-devices", "0"], "--model-devices: expected 1 or more, got 0"),
     (train("train.txt", "nothing"), "--templates: expected a file or one of conll2000, conll2003"),
     (train("train.txt", "folder"), "folder: expected a file, found a folder"),
     (train("train.txt", "empty"), "empty: expected at least one template, found none"),
@@ -185,6 +195,15 @@ def test_no_permission(place, run, monkeypatch):
         assert (status, out, err.count("\n")) == (2, "", 1)
         assert message in err
     (place / "folder").chmod(0o700)
+
+
+def test_a_checkpoint_on_a_full_disk(place, run, monkeypatch):
+    monkeypatch.chdir(place)
+    with no_room(2048):
+        status, out, err = run(*train(), "--max-iterations", 2, "--checkpoint", "state")
+    assert (status, out) == (2, "")
+    assert err == "jaxseq: error: state: cannot be read or written: File too large\n"
+    assert not (place / "new").exists()
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,33 @@ from tests.cli.conftest import TEXTS, columns_of
 def read(path, text, train="a DT X\nb NN Y\n", needed=("word",), **more):
     """The unlabelled sentences of a file beside a labelled one."""
     chosen = {"format": "conll", "columns": None, "delimiter": None, "scheme_to": None, **more}
-    options = argparse.Namespace(**chosen, templates="t", unlabelled=str(path))
+    options = argparse.Namespace(**chosen, templates="t", unlabelled=[str(path)])
     labelled = path.with_name("labelled")
     labelled.write_text(train)
     if text is not None:
         path.write_text(text)
     found = read_unlabelled(options, read_corpus(str(labelled), options), needed)
     return [{column: list(s[column]) for column in s.columns} for s in found]
+
+
+def test_each_process_keeps_its_part_of_all_files(tmp_path):
+    """By turns across the files; labels in the place of a column are seen whoever keeps them."""
+    chosen = {"format": "conll", "columns": None, "delimiter": None, "scheme_to": None}
+    files = [str(tmp_path / name) for name in ("one", "two")]
+    (tmp_path / "one").write_text("a DT\n\nb NN\n\nc NN\n")
+    (tmp_path / "two").write_text("d X\n\ne Y\n")
+    (tmp_path / "labelled").write_text("a DT X\nb NN Y\n")
+    options = argparse.Namespace(**chosen, templates="t", unlabelled=files)
+    train = read_corpus(str(tmp_path / "labelled"), options)
+
+    def words(part, needed=("word",)):
+        return [s["word"][0] for s in read_unlabelled(options, train, needed, part)]
+
+    assert [words((index, 2)) for index in (0, 1)] == [["a", "c", "e"], ["b", "d"]]
+    assert words((6, 7)) == []
+    for part in ((0, 2), (6, 7)):
+        with pytest.raises(ValueError, match="two:1: expected the column 'pos'"):
+            words(part, ("word", "pos"))
 
 
 WORD, TAG = (st.sampled_from(choice) for choice in (["New", "Y", "ö"], ["NN", "Z"]))

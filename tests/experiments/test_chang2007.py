@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from experiments._config import read_config
 from experiments._figures import draw
 from experiments._paper import discover
-from experiments._results import without_seconds
+from experiments._results import parts, without_seconds
 from experiments.bench import _python_beam as plain
 from experiments.bench import codl
 from experiments.chang2007 import run
@@ -26,7 +26,7 @@ from experiments.chang2007._domains import DOMAINS, Parts, rules_about, rules_of
 from experiments.chang2007._evidence import evidence, meetings, violation_counts
 from experiments.chang2007._methods import INFERENCE, METHODS, PLAIN, Search, Task
 from experiments.chang2007._settings import BASES, CHANGES, setting_of
-from experiments.chang2007._summary import Scores, by_size, gain, mcnemar_counts, parts
+from experiments.chang2007._summary import Scores, by_size, gain, mcnemar_counts
 from experiments.chang2007.report import report
 from experiments.data import Data, Source
 from jaxseq.constraints import CorpusLabellings

@@ -144,6 +144,15 @@ def test_presets(tmp_path, preset, size, seeds):
     assert read_config(path, preset, _Config) == (_Config(size, 2.0, 0.0), seeds)
 
 
+def test_a_preset_overnight_is_only_of_papers_that_have_one(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(CONFIG)
+    with pytest.raises(ValueError, match=r"expected a table preset\.overnight, found none"):
+        read_config(path, "overnight", _Config)
+    path.write_text(f"{CONFIG}\n[preset.overnight]\nsize = 9\n")
+    assert read_config(path, "overnight", _Config)[0] == _Config(9, 2.0, 0.0)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Typed:
     pair: tuple[int, str] = (1, "a")
