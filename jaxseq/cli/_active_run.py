@@ -109,7 +109,9 @@ class ActiveRun:
         if self.corpora.dev and self.has_model:
             found = self.learner.tagger_.predict(self.corpora.dev)
             measured = span_scores(self.corpora.dev_labels, found)
-            scores = {"dev_f1": measured.overall.f1, "dev_accuracy": measured.accuracy}
+            scores["dev_accuracy"] = measured.accuracy
+            if measured.overall.gold or measured.overall.predicted:  # labels of phrases
+                scores["dev_f1"] = measured.overall.f1
         return report | scores
 
 
@@ -208,6 +210,7 @@ def lines_of(report: dict[str, Any]) -> list[str]:
         lines.append(f"left      {report['informative']:,} informative units to ask")
     if report["waiting"]:
         lines.append(f"waiting   {report['waiting']:,} queries of this round have no answer yet")
-    if report["dev_f1"] is not None:
-        lines.append(f"dev       F1 {report['dev_f1']:.2%}, accuracy {report['dev_accuracy']:.2%}")
+    if report["dev_accuracy"] is not None:
+        phrases = "" if report["dev_f1"] is None else f"F1 {report['dev_f1']:.2%}, "
+        lines.append(f"dev       {phrases}accuracy {report['dev_accuracy']:.2%}")
     return [*lines, f"stop      {'yes' if report['stop'] else 'no'}: {report['why']}"]

@@ -300,10 +300,18 @@ class ActiveLearner(BaseEstimator):
 
         Returns:
             Whether the model was replaced.
+
+        Raises:
+            ValueError: without a model, or where labels have changed since: the objectives would
+                be of different labels.
         """
         run = self._begun()
         if run.tagger is None:
             raise ValueError("recheck: expected a trained model, got none; call `train` first")
+        if run.has_news:
+            raise ValueError(
+                "recheck: expected the labels of the last round, got others since; call `train`"
+            )
         trained, warm = train_round(self, run, warm=False), run.tagger.loss_
         if not trained.record["objective"] < warm - WORSE * abs(warm) - rounding_of(self, run):
             return False
@@ -343,7 +351,7 @@ class ActiveLearner(BaseEstimator):
         self,
         X: Iterable[Any],
         gold: Any,
-        dev: tuple[Iterable[Any], Sequence[Sequence[str]]] | None = None,
+        dev: Any = None,
         watch: Watch | None = None,
         *,
         folder: str | os.PathLike[str] | None = None,
@@ -354,7 +362,7 @@ class ActiveLearner(BaseEstimator):
             X: the pool.
             gold: its labels; or a function from a `Query` to the labels of its tokens, with an
                 attribute `classes`, all labels there are. Nothing else of it is looked at.
-            dev: sentences and labels to score the tagger of every round on.
+            dev: (sentences, labels) to score the tagger of every round on.
             watch: called with the record of every round.
             folder: as of `begin`.
 

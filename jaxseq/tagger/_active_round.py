@@ -80,7 +80,7 @@ def train_round(learner: ActiveLearner, run: Run, warm: bool) -> Trained:
     began = time.perf_counter()
     trained, labels = run.known.to_train_on()
     if not trained.any():
-        raise ValueError("train: expected at least one label, got none; see `propose`")
+        raise ValueError("train: expected at least one label, got none; answer some queries first")
     before = None if run.tagger is None else look_at_pool(learner, run)
     older = run.tagger.model_ if warm and run.tagger is not None else None
     tagger, clock = fresh(learner.estimator), time.perf_counter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 from jaxseq.learn._progress import progress_bar
@@ -34,6 +34,19 @@ class GoldLabels:
         self._gold = [list(labels) for labels in gold]
         self.classes = sorted({label for labels in self._gold for label in labels})
 
+    def check(self, sentences: Sequence[Any]) -> None:
+        """ValueError unless every sentence has as many labels as tokens."""
+        if len(self._gold) != len(sentences):
+            raise ValueError(
+                f"gold: expected labels of {len(sentences)} sentences, got those of "
+                f"{len(self._gold)}"
+            )
+        for index, (sentence, labels) in enumerate(zip(sentences, self._gold)):
+            if isinstance(sentence, Sized) and len(sentence) != len(labels):
+                raise ValueError(
+                    f"gold[{index}]: expected {len(sentence)} labels, got {len(labels)}"
+                )
+
     def __call__(self, query: Query) -> list[str]:
         """Of the tokens that are asked for, and no others."""
         return self._gold[query.sentence][query.start : query.stop]
@@ -43,13 +56,14 @@ def run_simulation(
     learner: ActiveLearner,
     X: Iterable[Any],
     gold: Any,
-    dev: tuple[Iterable[Any], Sequence[Sequence[str]]] | None,
+    dev: Any,
     watch: Watch | None,
     folder: Any,
 ) -> list[dict[str, Any]]:
     """Rounds until it is time to stop; see `ActiveLearner.simulate`."""
-    source: Any = gold if callable(gold) else GoldLabels(gold)
-    learner.begin(X, classes=source.classes, folder=folder)
+    sentences = list(X)
+    source, dev = _source(gold, sentences), _checked(dev)
+    learner.begin(sentences, classes=source.classes, folder=folder)
     score = _scorer(learner, dev)
     records: list[dict[str, Any]] = []
     most = 50 if learner.max_rounds is None else learner.max_rounds + 1
@@ -66,6 +80,42 @@ def run_simulation(
                 watch(records[-1])
             tick(len(records), records[-1]["labelled_share"])
     return records
+
+
+def _source(gold: Any, sentences: list[Any]) -> Any:
+    """What answers queries: the caller's function, or the labels of all sentences."""
+    if callable(gold):
+        if not hasattr(gold, "classes"):
+            raise ValueError("gold: expected a function with an attribute `classes`, got none")
+        return gold
+    source = GoldLabels(_labellings("gold", gold))
+    source.check(sentences)
+    return source
+
+
+def _labellings(name: str, given: Any) -> list[Any]:
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise ValueError(f"{name}: expected the labels of every sentence, got {given!r:.60}")
+    found = list(given)
+    for index, labels in enumerate(found):
+        if not isinstance(labels, Iterable) or isinstance(labels, str):
+            raise ValueError(f"{name}[{index}]: expected a list of labels, got {labels!r:.60}")
+    return found
+
+
+def _checked(dev: Any) -> tuple[list[Any], list[list[str]]] | None:
+    """Sentences with as many labellings."""
+    if dev is None:
+        return None
+    try:
+        X, y = dev
+        X = list(X)
+    except (TypeError, ValueError):
+        raise ValueError(f"dev: expected (sentences, labels), got {dev!r:.60}") from None
+    y = [list(labels) for labels in _labellings("dev", y)]
+    if len(X) != len(y):
+        raise ValueError(f"dev: expected labels of {len(X)} sentences, got those of {len(y)}")
+    return X, y
 
 
 def _answers(queries: list[Query], source: Callable[[Query], Sequence[Any]]) -> list[Answer]:
@@ -94,9 +144,9 @@ def _scorer(learner: ActiveLearner, dev: Any) -> Callable[[], dict[str, float]]:
     """Span F1 and token accuracy of the last tagger; the features are extracted once."""
     if dev is None:
         return dict
-    X, y = dev
+    X, gold = dev
     pool = learner._begun().pool
-    gold, features = [list(labels) for labels in y], pool.extractor.transform(X)
+    features = pool.extractor.transform(X)
 
     def score() -> dict[str, float]:
         best = _lattices.best_labels(learner.tagger_.model_, features)

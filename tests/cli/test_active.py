@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from jaxseq.cli import _active_run
 from jaxseq.cli._active_files import read_corpora
-from jaxseq.cli._active_run import looked_at, opened
+from jaxseq.cli._active_run import ActiveRun, lines_of, looked_at, opened
 from jaxseq.learn.active import Answer
 from jaxseq.tagger import ActiveLearner
 from tests.cli.active_runs import (
@@ -294,3 +296,23 @@ def test_a_label_that_was_not_thought_of_is_added(run1, succeed, run, tmp_path):
                         (run1 / "round-002" / "labels.xml").read_text())  # fmt: skip
     for wrong in ("B-ADJP", ""):
         assert run("active", "labels", run1, "--add", wrong)[0] == 2
+
+
+def test_labels_of_no_phrases_have_no_f1():
+    """An F1 of 0 beside an accuracy of 1 would be taken for a failure."""
+    learner = SimpleNamespace(
+        status=lambda: SimpleNamespace(as_dict=dict),
+        tagger_=SimpleNamespace(predict=lambda sentences: [["D", "N"]]),
+    )
+    corpora = SimpleNamespace(dev=[["the", "dog"]], dev_labels=[["D", "N"]])
+    run: Any = SimpleNamespace(folder="run", learner=learner, corpora=corpora, has_model=True)
+    report = ActiveRun.report(run)
+    assert (report["dev_f1"], report["dev_accuracy"]) == (None, 1.0)
+    nothing = dict.fromkeys(("guessed_tokens", "kappa", "informative", "waiting"))
+    counts = dict.fromkeys(
+        ("round", "labelled_tokens", "tokens", "labelled_share", "labelled_sentences", "sentences"),
+        1,
+    )
+    whole = {**report, **nothing, **counts, "sentence_share": 1.0, "stop": False, "why": "no"}
+    assert "dev       accuracy 100.00%" in lines_of(whole)
+    assert "dev       F1 50.00%, accuracy 100.00%" in lines_of({**whole, "dev_f1": 0.5})

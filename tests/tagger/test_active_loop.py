@@ -309,3 +309,39 @@ def test_a_tagger_is_scored_on_held_out_sentences():
     predicted = learner.tagger_.predict(X[:5])
     assert records[-1]["dev_accuracy"] == jaxseq.metrics.token_accuracy(Y[:5], predicted)
     assert records[-1]["dev_f1"] == jaxseq.metrics.span_scores(Y[:5], predicted).overall.f1
+
+
+def not_a_source(query):
+    """A function that does not say which labels there are."""
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"gold": Y[:1]}, f"gold: expected labels of {len(X)} sentences, got those of 1"),
+        ({"gold": [*Y, ["N"]]}, f"of {len(X)} sentences, got those of {len(X) + 1}"),
+        ({"gold": [Y[0][:-1], *Y[1:]]}, r"gold\[0\]: expected \d+ labels, got \d+"),
+        ({"gold": ["NV", *Y[1:]]}, r"gold\[0\]: expected a list of labels, got 'NV'"),
+        ({"gold": 3}, "gold: expected the labels of every sentence, got 3"),
+        ({"gold": not_a_source}, "gold: expected a function with an attribute `classes`"),
+        ({"dev": 3}, r"dev: expected \(sentences, labels\), got 3"),
+        ({"dev": (X, Y[:2])}, f"dev: expected labels of {len(X)} sentences, got those of 2"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_before_anything_is_written(given, told, tmp_path):
+    learner = jaxseq.ActiveLearner(tagger(), initial=2, max_rounds=1)
+    with pytest.raises(ValueError, match=told):
+        learner.simulate(**{"X": X, "gold": Y, **given}, folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_objectives_of_other_labels_are_not_compared():
+    """After a retraction the last round's objective is of labels that are known no more."""
+    learner = jaxseq.ActiveLearner(tagger(), Tokens(4, 0.9), initial=2).begin(X, classes=LABELS)
+    learner.answer([Answer(0, t, label) for t, label in enumerate(Y[0])])
+    learner.train()
+    learner.retract([(0, 0)])
+    with pytest.raises(ValueError, match="recheck: expected the labels of the last round"):
+        learner.recheck()
+    learner.train()
+    learner.recheck()
