@@ -309,10 +309,10 @@ def test_labels_of_no_phrases_have_no_f1():
     report = ActiveRun.report(run)
     assert (report["dev_f1"], report["dev_accuracy"]) == (None, 1.0)
     nothing = dict.fromkeys(("guessed_tokens", "kappa", "informative", "waiting"))
+    shares = {"labelled_share": 1.0, "sentence_share": 1.0}
     counts = dict.fromkeys(
-        ("round", "labelled_tokens", "tokens", "labelled_share", "labelled_sentences", "sentences"),
-        1,
+        ("round", "labelled_tokens", "tokens", "labelled_sentences", "sentences"), 1
     )
-    whole = {**report, **nothing, **counts, "sentence_share": 1.0, "stop": False, "why": "no"}
+    whole = {**report, **nothing, **counts, **shares, "stop": False, "why": "no"}
     assert "dev       accuracy 100.00%" in lines_of(whole)
     assert "dev       F1 50.00%, accuracy 100.00%" in lines_of({**whole, "dev_f1": 0.5})
