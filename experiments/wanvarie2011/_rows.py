@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,7 +30,7 @@ class Usual:
     Args:
         threshold: δ. query_size: q. per_sentence: tokens of a sentence a round, at most; 0 for
             any number. span_width: tokens of a span, at most. start: of which sentences the
-            initial set is.
+            initial set is. initial: how many these are.
     """
 
     threshold: float
@@ -37,6 +38,7 @@ class Usual:
     per_sentence: int
     span_width: int
     start: Start
+    initial: int
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,11 @@ class Row:
     """A row of a table.
 
     Args:
-        kind: one of `KINDS`. threshold, query_size, per_sentence, span_width, start: as of `Usual`.
+        kind: one of `KINDS`. threshold, query_size, per_sentence, span_width, start, initial: as
+            of `Usual`.
+        per_form: tokens of a word form a round, at most; 0 for any number.
+        l2: of its tagger, and of the Sup that it is compared with; None for that of the task.
+        most_percent: of the tokens are labelled, then it stops; None for its own stop.
     """
 
     kind: str
@@ -53,6 +59,18 @@ class Row:
     per_sentence: int
     span_width: int
     start: Start
+    initial: int
+    per_form: int = 0
+    l2: float | None = None
+    most_percent: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.initial < 1:
+            raise ValueError(f"initial: expected 1 or more, got {self.initial}")
+        if self.l2 is not None and not 0 <= self.l2 < math.inf:
+            raise ValueError(f"l2: expected a finite number, 0 or more, got {self.l2}")
+        if self.most_percent is not None and not 0 < self.most_percent <= 100:
+            raise ValueError(f"most: expected above 0, at most 100, got {self.most_percent}")
 
     @property
     def is_supervised(self) -> bool:
@@ -79,7 +97,8 @@ class Row:
         if self.kind == "Partial":
             return Tokens(None, self.threshold)
         if self.kind == "Proposed":
-            return Tokens(self.query_size, self.threshold, self.per_sentence or None)
+            limits = (self.per_sentence or None, self.per_form or None)
+            return Tokens(self.query_size, self.threshold, *limits)
         if self.kind == "Spans":
             return Spans(self.span_width, self.query_size, self.threshold)
         if self.kind in SEQUENCES:
@@ -89,8 +108,8 @@ class Row:
 
 
 def row_named(text: str, usual: Usual) -> Row:
-    """A row from its name: a kind, then ``δ=``, ``q=``, ``each=`` (per_sentence), ``width=`` and
-    ``start=`` as needed.
+    """A row from its name: a kind, then ``δ=``, ``q=``, ``each=`` (per_sentence), ``forms=``
+    (per_form), ``width=``, ``start=``, ``initial=``, ``l2=``, ``most=`` (most_percent) as needed.
 
     Args:
         text: the name. usual: for what the name leaves out.
@@ -99,11 +118,11 @@ def row_named(text: str, usual: Usual) -> Row:
         ValueError: for a kind, a setting or a value that is not known.
 
     Example:
-        >>> usual = Usual(0.99, query_size=500, per_sentence=0, span_width=3, start="longest")
+        >>> usual = Usual(0.99, 500, per_sentence=0, span_width=3, start="longest", initial=50)
         >>> row_named("Proposed δ=.90", usual).strategy
-        Tokens(count=500, threshold=0.9, per_sentence=None)
-        >>> row_named("Proposed δ=.90 each=1", usual).strategy
-        Tokens(count=500, threshold=0.9, per_sentence=1)
+        Tokens(count=500, threshold=0.9, per_sentence=None, per_form=None)
+        >>> row_named("Proposed δ=.90 each=1 forms=2", usual).strategy
+        Tokens(count=500, threshold=0.9, per_sentence=1, per_form=2)
         >>> row_named("Wanvarie10", usual).strategy.ask
         'unsure'
     """
@@ -115,7 +134,11 @@ def row_named(text: str, usual: Usual) -> Row:
         "δ": ("threshold", float),
         "q": ("query_size", int),
         "each": ("per_sentence", int),
+        "forms": ("per_form", int),
         "width": ("span_width", int),
+        "initial": ("initial", int),
+        "l2": ("l2", float),
+        "most": ("most_percent", float),
     }
     for setting in settings:
         name, equals, value = setting.partition("=")
@@ -128,14 +151,14 @@ def row_named(text: str, usual: Usual) -> Row:
             except ValueError:
                 raise ValueError(f"row {text!r}: expected a number, got {setting!r}") from None
         else:
-            known = "δ=…, q=…, each=…, width=…, start=longest, start=random or start=shortest"
+            known = f"{', '.join(f'{one}=…' for one in makers)}, start={' or start='.join(STARTS)}"
             raise ValueError(f"row {text!r}: expected {known}, got {setting!r}")
-    row = Row(kind, **values)
-    if not row.is_supervised:
-        try:
+    try:
+        row = Row(kind, **values)
+        if not row.is_supervised:
             _ = row.strategy
-        except ValueError as error:
-            raise ValueError(f"row {text!r}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"row {text!r}: {error}") from None
     return row
 
 

@@ -85,6 +85,17 @@ def _on_limits(rows: Rows) -> str:
     return (
         " Rows with each = 1 ask at most one token of a sentence a round; this limit is ours, the "
         "published rule has none."
+        f"{_on_forms(rows)}"
+    )
+
+
+def _on_forms(rows: Rows) -> str:
+    """What further settings in the names of rows mean."""
+    if not any("forms=" in row for row in rows):
+        return ""
+    return (
+        " forms: at most so many tokens of a word form a round, ours too. l2: of the row and of "
+        "the Sup that it is compared with. most: percent of the tokens, at which the row ends."
     )
 
 

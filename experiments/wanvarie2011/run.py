@@ -59,7 +59,12 @@ class Config:
     def usual(self) -> Usual:
         """Settings of rows whose names do not say otherwise."""
         return Usual(
-            self.threshold, self.query_size, self.per_sentence, self.span_width, self.start
+            self.threshold,
+            self.query_size,
+            self.per_sentence,
+            self.span_width,
+            self.start,
+            self.initial,
         )
 
 
@@ -77,8 +82,8 @@ def cells(config: Config, seeds: Sequence[int]) -> list[dict[str, Any]]:
 def run_cell(config: Config, cell: dict[str, Any], data: Any) -> dict[str, Any]:
     """The results of one row."""
     data.corpus(CORPUS[cell["task"]], "train", 0)  # noted as used, also when it is known already
-    task = task_of(config, cell["task"], data)
     row = row_named(cell["row"], config.usual)
+    task = task_of(config, cell["task"], data, row.l2)
     size = {"tokens": task.pool.tokens, "sentences": len(task.pool.sentences)}
     sup_labels, sup = sup_of(task)
     if row.kind == "Sup":
@@ -91,13 +96,14 @@ def run_cell(config: Config, cell: dict[str, Any], data: Any) -> dict[str, Any]:
     return {**size, **rounds[-1], "rounds": rounds, "seconds": total_seconds(rounds)}
 
 
-def task_of(config: Config, name: str, data: Any) -> Task:
-    """A task with its sentences; the last one is kept."""
+def task_of(config: Config, name: str, data: Any, l2: float | None = None) -> Task:
+    """A task with its sentences, and another l2 than that of the settings where it is given."""
     sizes = (config.train, config.test)
-    return _read_task(data, name, *sizes, config.l2[name], config.max_iterations)
+    strength = config.l2[name] if l2 is None else l2
+    return _read_task(data, name, *sizes, strength, config.max_iterations)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)  # a task is asked for with its own l2 and with that of some rows
 def _read_task(data: Any, name: str, train: int, test: int, l2: float, max_iterations: int) -> Task:
     pool, held_out = (
         read_part(data, name, split, count or None)
@@ -106,9 +112,9 @@ def _read_task(data: Any, name: str, train: int, test: int, l2: float, max_itera
     return Task(name, pool, held_out, l2, max_iterations)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def sup_of(task: Task) -> tuple[Labels, dict[str, Any]]:
-    """What Sup says of the test sentences, and its row; the last one is kept."""
+    """What Sup says of the test sentences, and its row; the last two are kept."""
     clock = time.perf_counter()
     tagger = task.supervised()
     seconds = time.perf_counter() - clock
@@ -151,10 +157,11 @@ def learner_of(
     return jaxseq.ActiveLearner(
         task.tagger(),
         row.strategy,
-        initial=config.initial,
+        initial=row.initial,
         initial_how=row.start,
         kappa=config.kappa,
         max_rounds=most if most_rounds is None else most_rounds,
+        budget=None if row.most_percent is None else int(row.most_percent / 100 * task.pool.tokens),
         seed=seed,
         progress=False,
     )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 OF_A_STRATEGY = {
     "per_sentence": "tokens",
+    "per_form": "tokens",
     "width": "spans",
     "by": "sequences",
     "ask": "sequences",
@@ -41,6 +42,8 @@ def add_learner_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--per-sentence", type=int, metavar="N", help="of tokens: of one sentence a round, at most "
         "(any number)")  # fmt: skip
+    add("--per-form", type=int, metavar="N", help="of tokens: of one word a round, at most (any "
+        "number)")  # fmt: skip
     add("--width", type=int, metavar="N", help="of spans: tokens, at most (3)")
     add(
         "--by",

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from jaxseq.learn.active import Answer, Look, Query, Strategy, Tokens
-from jaxseq.tagger._active_checks import check_learner
+from jaxseq.tagger._active_checks import check_learner, check_pool
 from jaxseq.tagger._active_folder import StateFolder
 from jaxseq.tagger._active_known import KnownLabels
 from jaxseq.tagger._active_labels import add_to_run, check_new_labels, with_labels
@@ -136,6 +136,7 @@ class ActiveLearner(BaseEstimator):
         """
         check_learner(self)
         pool = Pool.of(self.estimator, X, y, classes)
+        check_pool(self, pool)
         run = Run(pool, KnownLabels(pool.lengths, pool.classes, pool.legal))
         if y is not None:
             y = list(y)
@@ -171,6 +172,7 @@ class ActiveLearner(BaseEstimator):
                 f"{found.get('tokens')} tokens), got another ({len(pool.lengths)} sentences, "
                 f"{int(pool.lengths.sum())} tokens)"
             )
+        check_pool(learner, pool)
         run = Run(pool, KnownLabels(pool.lengths, pool.classes, pool.legal), state)
         estimator = learner.estimator
 

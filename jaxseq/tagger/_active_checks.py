@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from jaxseq.learn.active import Sequences, Spans, Tokens
 from jaxseq.learn.active._start import HOW
+from jaxseq.tagger._active_pool import Pool
 from jaxseq.tagger._checks import check_number
 from jaxseq.tagger._plan import plan_of
 from jaxseq.tagger._tagger import CRFTagger
@@ -34,3 +35,10 @@ def check_learner(learner: ActiveLearner) -> None:
         raise ValueError(
             f"initial_how: expected one of {list(HOW)}, got {learner.initial_how!r:.60}"
         )
+
+
+def check_pool(learner: ActiveLearner, pool: Pool) -> None:
+    """ValueError where the strategy wants to know more of the tokens than the pool says."""
+    limited = isinstance(learner.strategy, Tokens) and learner.strategy.per_form is not None
+    if limited and pool.forms is None:
+        raise ValueError("X: expected sentences with words for per_form, got none")

@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxseq.learn._corpus import EncodedLabels, lay_out, without_gaps
 from jaxseq.learn._parameters import Legal
+from jaxseq.tagger._active_forms import word_forms
 from jaxseq.tagger._active_known import as_partial
 from jaxseq.tagger._active_look import PoolView
 from jaxseq.tagger._active_train import ROWS, next_size, take_sentences
@@ -27,6 +28,7 @@ class Pool:
     """Sentences as features, and the labels that they may get.
 
     extractor: has the attributes of the whole pool. legal: what the tagger's scheme allows.
+    forms: int [N], word forms of the tokens; None where there are no words.
     """
 
     extractor: FeatureExtractor
@@ -34,6 +36,7 @@ class Pool:
     classes: list[str]
     legal: Legal | None
     transitions: bool
+    forms: np.ndarray | None = None
 
     @classmethod
     def of(cls, estimator: CRFTagger, X: Iterable[Any], y: Any, classes: Any) -> Pool:
@@ -44,19 +47,21 @@ class Pool:
             X: sentences. y: labels or None. classes: all labels, or None for those in y.
         """
         extractor = estimator._new_extractor()
-        features = extractor.fit_transform(check_sentences(X))
+        sentences = list(check_sentences(X))  # read twice, for attributes and for words
+        features = extractor.fit_transform(sentences)
         if not features.lengths.sum():
             raise ValueError("X: expected sentences with at least one token, got none")
         names = _classes(classes, y, features.lengths)
         templates = estimator.templates
         transitions = not isinstance(templates, Templates) or templates.transitions
         legal = legal_by_scheme(names, estimator.scheme)
-        return cls(extractor, without_gaps(features), names, legal, transitions)
+        forms = word_forms(sentences)
+        return cls(extractor, without_gaps(features), names, legal, transitions, forms)
 
     @cached_property
     def view(self) -> PoolView:
         """For looks at the whole pool."""
-        return PoolView(self.features, self.extractor.attribute_count)
+        return PoolView(self.features, self.extractor.attribute_count, self.forms)
 
     @property
     def lengths(self) -> np.ndarray:

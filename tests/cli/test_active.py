@@ -168,7 +168,8 @@ def test_taken_in_without_training_the_round_goes_on(run1, tmp_path, succeed):
     assert "round     3" in out
 
 
-@pytest.mark.parametrize("more", [["--strategy", "spans", "--width", 2],
+@pytest.mark.parametrize("more", [["--strategy", "tokens", "--per-form", 1],
+                                  ["--strategy", "spans", "--width", 2],
                                   ["--strategy", "sequences"],
                                   ["--strategy", "sequences", "--ask", "unsure"]])  # fmt: skip
 def test_other_strategies(more, tmp_path, succeed):

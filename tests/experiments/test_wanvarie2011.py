@@ -87,6 +87,7 @@ def _result(results, row):
         ("Proposed δ=.90 each=1", Tokens(500, 0.9, 1)),
         ("Proposed δ=.99 q=50", Tokens(50, 0.99)),
         ("Proposed each=2", Tokens(500, 0.99, 2)),
+        ("Proposed each=1 forms=3 q=100 l2=1 most=4.73", Tokens(100, 0.99, 1, 3)),
         ("Spans δ=.90 width=2", Spans(2, 500, 0.9)),
         ("FuSAL", Sequences(500, ask="all")),
         ("Bootstrap", Sequences(500, ask="none", keep_sure="model")),
@@ -109,6 +110,17 @@ def test_the_row_with_our_limit_stands_beside_the_published_one():
             assert {f"{task}: Proposed δ=.90", f"{task}: Proposed δ=.90 each=1"} <= {*config.rows}
 
 
+def test_a_row_may_have_its_own_penalty_start_and_budget(config, data):
+    row = row_named("Proposed initial=3 l2=2 most=50", config.usual)
+    task = run.task_of(config, "np", data, row.l2)
+    learner = run.learner_of(config, row, task)
+    assert (task.l2, learner.estimator.l2, learner.initial) == (2, 2, 3)
+    assert learner.budget == task.pool.tokens // 2
+    plain = run.learner_of(config, row_named("Proposed", config.usual), task)
+    assert (plain.initial, plain.budget) == (config.initial, None)
+    assert run.task_of(config, "np", data).l2 == config.l2["np"]
+
+
 def test_rows_that_ask_nothing_and_rows_of_chance():
     assert all(row_named(name, USUAL).is_supervised for name in ("Sup", "Pointwise"))
     assert row_named("Proposed start=random", USUAL).is_drawn
@@ -118,7 +130,17 @@ def test_rows_that_ask_nothing_and_rows_of_chance():
 
 @pytest.mark.parametrize(
     "wrong",
-    ["Supp", "Proposed δ=much", "Proposed δ=2", "Proposed q=0", "Proposed start=middle", "Sup x=1"],
+    [
+        "Supp",
+        "Proposed δ=much",
+        "Proposed δ=2",
+        "Proposed q=0",
+        "Proposed start=middle",
+        "Sup x=1",
+        "Proposed initial=0",
+        "Sup l2=-1",
+        "Proposed most=0",
+    ],
 )
 def test_unknown_rows_are_refused(wrong):
     with pytest.raises(ValueError, match=r"row .*expected"):

@@ -101,6 +101,26 @@ def test_few_tokens_of_a_sentence_are_asked(seed, most, count):
     assert [(query.sentence, query.start) for query in found] == expected[:count]
 
 
+@given(st.integers(0, 999), st.sampled_from([1, 2, None]), st.integers(1, 2), st.integers(1, 6))
+def test_few_tokens_of_a_word_form_are_asked(seed, of_sentence, most, count):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 6, 4)
+    size = int(lengths.sum())
+    confidence, forms = rng.integers(1, 5, size) / 5, rng.integers(0, 4, size)
+    look = Look(np.zeros(size, int), confidence, lengths, forms=forms)
+    known = rng.random(size) < 0.2
+    unsure = [i for i in range(size) if not known[i] and confidence[i] < 0.7]
+    unsure.sort(key=lambda i: confidence[i])
+    # A token that the limit of its sentence leaves out does not use up that of its word.
+    for keys, limit in ((look.sentence, of_sentence), (forms, most)):
+        before = [[keys[j] for j in unsure[:rank]].count(keys[i]) for rank, i in enumerate(unsure)]
+        unsure = [i for i, n in zip(unsure, before) if limit is None or n < limit]
+    expected = [(look.sentence[i], look.position[i]) for i in unsure[:count]]
+    strategy = Tokens(count, 0.7, per_sentence=of_sentence, per_form=most)
+    found = propose(look, known, strategy).queries
+    assert [(query.sentence, query.start) for query in found] == expected
+
+
 def plain_windows(look, known, strategy):
     """Every window and its score, by the definition."""
     price, found = token_price(strategy.threshold), []
@@ -268,6 +288,7 @@ def test_first_sentences_by_length(lengths, count):
         (lambda: Tokens(0), "count: expected a whole number, 1 or more"),
         (lambda: Tokens(5, 0.0), "threshold: expected a number above 0"),
         (lambda: Tokens(per_sentence=0), "per_sentence: expected a whole number, 1 or more"),
+        (lambda: Tokens(per_form=0), "per_form: expected a whole number, 1 or more"),
         (lambda: Tokens(5, 1.5), "threshold: expected a number above 0"),
         (lambda: Spans(0), "width: expected a whole number"),
         (lambda: Sequences(ask="none"), "would never add one"),
@@ -284,6 +305,8 @@ def test_looks_that_lack_what_is_needed_are_refused():
         propose(look, nothing, Sequences(by="entropy"))
     with pytest.raises(ValueError, match="look: expected one with entropies"):
         propose(look, nothing, Spans())
+    with pytest.raises(ValueError, match=r"look\.forms: expected the word forms"):
+        propose(look, nothing, Tokens(per_form=1))
     with pytest.raises(ValueError, match="known: expected bool"):
         propose(look, np.zeros(3, bool), Tokens())
     with pytest.raises(ValueError, match=r"confidence: expected shape \[2\]"):

@@ -18,6 +18,7 @@ TEMPLATES = ["word[0]", "word[-1]"]
 STRATEGIES = {
     "tokens": Tokens(4, 0.9),
     "all tokens": Tokens(None, 0.9),
+    "few of a form": Tokens(4, 0.9, per_sentence=1, per_form=1),
     "spans": Spans(2, 4, 0.9),
     "fusal": Sequences(3),
     "by entropy": Sequences(3, by="entropy"),
@@ -345,3 +346,26 @@ def test_objectives_of_other_labels_are_not_compared():
         learner.recheck()
     learner.train()
     learner.recheck()
+
+
+# ------------------------------------------------------------------------------- word forms
+
+
+def test_no_word_is_asked_twice_in_a_round_and_the_limit_is_kept(tmp_path):
+    pool = [["The", "dog"], ["the", "cat"], ["THE", "dog"], ["a", "cat"]]
+    strategy = Tokens(8, 1.0, per_form=1)
+    learner = jaxseq.ActiveLearner(tagger(), strategy, initial=1, initial_how="shortest")
+    learner.begin(pool, classes=["D", "N"], folder=tmp_path / "state")
+    learner.answer([Answer(0, 0, "D"), Answer(0, 1, "N")])
+    queries = learner.train().propose()
+    asked = [pool[query.sentence][query.start].lower() for query in queries]
+    assert sorted(asked) == ["a", "cat", "dog", "the"]
+    resumed = jaxseq.ActiveLearner.resume(tmp_path / "state", pool)
+    assert resumed.strategy == strategy
+    assert resumed.propose() == queries
+
+
+def test_a_limit_by_word_needs_words():
+    learner = jaxseq.ActiveLearner(jaxseq.CRFTagger(cores=1), Tokens(4, per_form=1), initial=1)
+    with pytest.raises(ValueError, match="X: expected sentences with words for per_form"):
+        learner.begin(DICTS, classes=LABELS)

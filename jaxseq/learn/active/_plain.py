@@ -60,6 +60,7 @@ class Look:
             were no others.
         label_entropy, step_entropy: [N], H(Y_t) and H(Y_t | Y_{t−1}) in nats, for spans; the
             second is not looked at where a sentence begins.
+        forms: int [N], equal for tokens of one word form; None where there are no words.
 
     Example:
         >>> import numpy as np
@@ -74,10 +75,11 @@ class Look:
     sequence: dict[str, np.ndarray] = field(default_factory=dict)
     label_entropy: np.ndarray | None = None
     step_entropy: np.ndarray | None = None
+    forms: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         tokens, sentences = int(self.lengths.sum()), len(self.lengths)
-        by_token = ("labels", "confidence", "label_entropy", "step_entropy")
+        by_token = ("labels", "confidence", "label_entropy", "step_entropy", "forms")
         sizes = {name: (getattr(self, name), tokens) for name in by_token}
         sizes |= {f"sequence[{name!r}]": (a, sentences) for name, a in self.sequence.items()}
         for name, (array, size) in sizes.items():

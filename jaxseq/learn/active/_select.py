@@ -89,6 +89,10 @@ def _unsure_tokens(look: Look, known: np.ndarray, strategy: Tokens) -> list[Quer
     chosen = places[np.argsort(look.confidence[places], kind="stable")]
     if strategy.per_sentence is not None:
         chosen = chosen[_rank_among_equals(look.sentence[chosen]) < strategy.per_sentence]
+    if strategy.per_form is not None:
+        if look.forms is None:
+            raise ValueError("look.forms: expected the word forms of the tokens, got None")
+        chosen = chosen[_rank_among_equals(look.forms[chosen]) < strategy.per_form]
     chosen = chosen[: strategy.count]
     columns = (look.sentence[chosen], look.position[chosen], 1 - look.confidence[chosen])
     return [Query(s, t, t + 1, score) for s, t, score in zip(*(c.tolist() for c in columns))]

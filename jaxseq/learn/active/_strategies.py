@@ -19,20 +19,24 @@ class Tokens:
         threshold: δ, above 0 and at most 1.
         per_sentence: tokens of one sentence a round, at most; None for any number. Neighbours are
             unsure together, and the label of one often settles the others.
+        per_form: tokens of one word a round, at most, upper and lower case alike; None for any
+            number. A model that does not know a word is unsure of it wherever it stands.
 
     Example:
         >>> Tokens(500, 0.9)
-        Tokens(count=500, threshold=0.9, per_sentence=None)
+        Tokens(count=500, threshold=0.9, per_sentence=None, per_form=None)
     """
 
     count: int | None = 500
     threshold: float = 0.99
     per_sentence: int | None = None
+    per_form: int | None = None
 
     def __post_init__(self) -> None:
         _check_count("count", self.count)
         _check_threshold(self.threshold)
         _check_count("per_sentence", self.per_sentence)
+        _check_count("per_form", self.per_form)
 
 
 @dataclass(frozen=True)
