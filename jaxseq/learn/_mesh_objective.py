@@ -197,9 +197,10 @@ class MeshObjective:
 
         Args:
             shards: one for each place along ``"data"`` that is of this process, in its order, and
-                of one shape in all processes: they are not asked.
+                of one shape in all processes: they are not asked. In the memory of the host.
         """
-        self._work = [(place_rows(shards, self.mesh), False)]
+        on_host = [jax.tree.map(np.asarray, shard) for shard in shards]
+        self._work = [(place_rows(on_host, self.mesh), False)]
 
     def place_parameters(self, parameters: Parameters) -> Parameters:
         """Parameters of any kind, on the mesh."""

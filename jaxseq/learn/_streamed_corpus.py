@@ -38,7 +38,7 @@ class Place:
 
 
 class StreamedCorpus:
-    """Mini-batches of a corpus on disk, with one shard of it in memory at a time.
+    """Mini-batches of a corpus on disk, with one shard of each stream in memory at a time.
 
     The batches of a shard are cut once and for all: its sentences are packed into rows, and the
     rows dealt out to batches of equal shape. An epoch goes through all shards in an order drawn
@@ -53,7 +53,8 @@ class StreamedCorpus:
 
     Args:
         folder: of `jaxseq shard`, or `jaxseq.tagger.write_shards`.
-        batch_size: sentences of a batch, about; more of them where sentences are short.
+        batch_size: sentences of a batch, about; more of them where sentences are short, and at
+            least a row of each stream.
         seed: of the order, 0 or more.
         streams: shards that are gone through side by side, at most as many as there are.
         places: among which the rows of a batch are dealt out.
@@ -189,9 +190,9 @@ class StreamedCorpus:
         """The batch of a step, or a place's rows of it; all have the same shape."""
         pieces = self._pieces[place]
         found = [self._piece_at(step, piece) for piece in pieces]
-        missing = max(map(len, self._pieces)) - len(pieces)
-        nothing = [self._piece_at(step, pieces[0], empty=True)] * missing
-        return join_shards([*found, *nothing])
+        while len(found) < max(map(len, self._pieces)):
+            found.append(self._piece_at(step, pieces[0], empty=True))
+        return join_shards(found)
 
     def batches(self, start: int, stop: int) -> Iterator[Shard]:
         """The batches of the steps from `start` on, up to the one before `stop`."""

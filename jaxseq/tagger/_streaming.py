@@ -51,7 +51,8 @@ def train_from_shards(
             `streams` = processes, process i looks at the shards of stream i alone, and need not
             have others; with more streams, at several; with fewer, processes share the rows of a
             stream, and all of them must see its shards. Each needs the index and the vocabulary.
-            Process 0 alone reads and writes the checkpoint.
+            Process 0 alone reads and writes the checkpoint. A row of a batch has 128 tokens, or
+            those of the longest sentence; with fewer rows than devices, some have nothing to do.
 
     Returns:
         The tagger, trained. With a checkpoint, training that was stopped (by `stop_after`, Ctrl-C

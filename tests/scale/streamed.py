@@ -47,13 +47,14 @@ def write(folder):
         mine = shutil.copytree(whole, folder / f"of {process}")
         for file in files[1 - process :: 2]:
             (mine / file).unlink()
-    names = ("lacking", "of another vocabulary", "changed")
-    lacking, mixed, changed = (shutil.copytree(whole, folder / name) for name in names)
+    lacking, mixed = (
+        shutil.copytree(whole, folder / name) for name in ("lacking", "of another vocabulary")
+    )
     (lacking / files[3]).unlink()
     shutil.copy(other / files[3], mixed)
-    data = (changed / files[3]).read_bytes()
-    (changed / files[3]).write_bytes(data[:-4] + b"\0\0\0\1")
-    return files
+    for name, file in {"changed": files[3], "noticed late": files[2]}.items():
+        changed = shutil.copytree(whole, folder / name) / file
+        changed.write_bytes(changed.read_bytes()[:-4] + b"\0\0\0\1")
 
 
 def arrays_of(tagger):
@@ -86,5 +87,8 @@ def together(index, folder, mesh, said):
     for name in ("lacking", "of another vocabulary", "changed", "another"):
         wrong = folder / name if index else whole
         found[name] = said(lambda wrong=wrong: train(wrong, 2, mesh))
+    # Process 0 has looked at that shard, so that the other one first opens it at a later step.
+    wrong = folder / "noticed late" if index else whole
+    found["noticed late"] = said(lambda: train(wrong, 1, mesh))
     found["streams"] = said(lambda: train(whole, 1 + index, mesh))
     return found
