@@ -56,9 +56,10 @@ def check_process_options(options: argparse.Namespace) -> None:
             raise ValueError(f"{flag}: expected in a run of one process only")
     if options.model != "crf":
         raise ValueError("--model: expected crf with several processes, got hmm")
-    if options.algorithm != "lbfgs":
+    if options.algorithm != "lbfgs" and options.shards is None:
         raise ValueError(
-            f"--algorithm: expected lbfgs with several processes, got {options.algorithm}"
+            "--algorithm: expected lbfgs with several processes, unless they train from --shards, "
+            f"got {options.algorithm}"
         )
 
 
@@ -120,7 +121,7 @@ def run_in_processes(
         _leave(peers, FAILED, in_words(error))
 
 
-OF_EACH = ("process_id", "run", "usual", "out", "dev", "quiet", "json", "cores")
+OF_EACH = ("process_id", "run", "usual", "out", "dev", "quiet", "json", "cores", "shards")
 """Options that may differ, as they change nothing that processes do together."""
 
 

@@ -121,18 +121,28 @@ def _add_search_options(add: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     if options.shards is not None:
-        check_shards_alone(options)
-        if options.checkpoint is not None:
-            _check_checkpoint(options.checkpoint, options.out)
-        return _train_from_shards(options)
+        return run_in_processes(options, _train_from_shards)
+    if options.streams is not None:
+        raise ValueError("--streams: expected along with --shards only")
     options.files, options.train = options.train, options.train[0]
     return run_in_processes(options, _train)
 
 
-def _train_from_shards(options: argparse.Namespace) -> int:
-    dev = None if options.dev is None else read_corpus(options.dev, options)
-    dev_labels = None if dev is None else dev.known_labels()
-    tagger, counted = train_on_shards(options, _untrained_crf)
+def _train_from_shards(options: argparse.Namespace, peers: Peers | None) -> int:
+    writes = peers is None or peers.is_first
+    dev = dev_labels = None
+    with contextlib.nullcontext() if peers is None else peers.guard():
+        check_shards_alone(options)
+        if options.checkpoint is not None:
+            _check_checkpoint(options.checkpoint, options.out)
+        if writes:
+            require_model_place(options.out)
+        if options.dev is not None and writes:
+            dev = read_corpus(options.dev, options)
+            dev_labels = dev.known_labels()
+    tagger, counted = train_on_shards(options, _untrained_crf, peers)
+    if not writes:
+        return 0
     tagger.save(options.out)
     report, table = _report(Trained(tagger), counted, options.out), None
     if dev is not None and dev_labels is not None:

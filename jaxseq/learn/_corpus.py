@@ -169,8 +169,10 @@ class ShardMaker:
         return [self(index) for index in range(self.num_shards)]
 
     def __call__(self, index: int) -> Shard:
+        """One shard; one beyond the last has no token."""
         layout, features, attributes = self._layout, self._features, self._attributes
-        here = self._order[self._bounds[index] : self._bounds[index + 1]]
+        first, stop = (self._bounds[min(i, self.num_shards)] for i in (index, index + 1))
+        here = self._order[first:stop]
         where, slots = layout.slot[here], layout.rows * layout.width
         shape = (layout.rows, layout.width)
 

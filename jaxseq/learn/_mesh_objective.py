@@ -39,6 +39,7 @@ from jaxseq.scale._mesh import (
     check_mesh,
     off_mesh,
     place,
+    place_rows,
     spans_processes,
 )
 from jaxseq.scale._peers import all_peers
@@ -190,6 +191,16 @@ class MeshObjective:
         sizes = (self.spread.attributes, self.spread.labels)
         whole._work = [*self._work, (place_shards(unlabelled, self.mesh, *sizes), True)]
         return whole
+
+    def take(self, shards: Sequence[Shard]) -> None:
+        """Go on with other labelled shards: the next mini-batch.
+
+        Args:
+            shards: one for each place along ``"data"`` that is of this process, in its order, and
+                of one shape in all processes: they are not asked. In the memory of the host.
+        """
+        on_host = [jax.tree.map(np.asarray, shard) for shard in shards]
+        self._work = [(place_rows(on_host, self.mesh), False)]
 
     def place_parameters(self, parameters: Parameters) -> Parameters:
         """Parameters of any kind, on the mesh."""

@@ -61,10 +61,10 @@ def place_shards(shards: Sequence[Shard], mesh: Mesh, attributes: int, labels: i
         shape = _Shape.holding([_Shape(*each[:-1]) for each in found])
         most = max(each[-1] for each in found)
     with jax.ensure_compile_time_eval():  # also while a program is being built
-        fitted = [
-            _join([_fit(part, shape, attributes, labels) for part in [*own, *[None] * most][:most]])
-            for own in dealt
-        ]
+        fitted = []
+        for own in dealt:
+            parts = [*own, *[None] * most][:most]
+            fitted.append(join_shards([_fit(part, shape, attributes, labels) for part in parts]))
         return place_rows(fitted, mesh)
 
 
@@ -149,8 +149,8 @@ def _empty(shape: _Shape, attributes: int) -> Shard:
     )
 
 
-def _join(shards: list[Shard]) -> Shard:
-    """Shards of one shape below each other."""
+def join_shards(shards: list[Shard]) -> Shard:
+    """Shards of one shape below each other, as one."""
     if len(shards) == 1:
         return shards[0]
     slots = shards[0].segments.size

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from jaxseq.learn._corpus import EncodedLabels, Shard, ShardMaker, lay_out
+from jaxseq.learn._corpus import EncodedLabels, Layout, Shard, ShardMaker, lay_out
+from jaxseq.learn._mesh_shards import join_shards
 from jaxseq.learn._shard_files import (
     ShardIndex,
     check_digest,
@@ -20,20 +21,24 @@ from jaxseq.learn._shard_files import (
     read_extractor,
     read_index,
 )
+from jaxseq.learn._stream_pieces import Piece, deal_streams
 from jaxseq.text import FeatureExtractor, TokenFeatures
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a step's batch is: the epoch, the shard, and the batch's number within it."""
+    """Where a step's batch is: the epoch, the shard, and the batch's number within it.
+
+    The batch is None where a stream, shorter than others, has nothing for a step.
+    """
 
     epoch: int
     shard: int
-    batch: int
+    batch: int | None
 
 
 class StreamedCorpus:
-    """Mini-batches of a corpus on disk, with one shard of it in memory at a time.
+    """Mini-batches of a corpus on disk, with one shard of each stream in memory at a time.
 
     The batches of a shard are cut once and for all: its sentences are packed into rows, and the
     rows dealt out to batches of equal shape. An epoch goes through all shards in an order drawn
@@ -41,17 +46,27 @@ class StreamedCorpus:
     shard). So the batch of a step depends on the seed and the step alone: training that was
     stopped goes on at any step without knowing how it came there.
 
+    With several streams (`jaxseq.learn._stream_pieces`), each goes through shards of its own in
+    this way, side by side, and a batch has rows of all of them. A stream with fewer batches than
+    the longest has nothing for some steps, which are spread over the epoch. Neither depends on how
+    many places there are.
+
     Args:
         folder: of `jaxseq shard`, or `jaxseq.tagger.write_shards`.
-        batch_size: sentences of a batch, about; more of them where sentences are short.
+        batch_size: sentences of a batch, about; more of them where sentences are short, and at
+            least a row of each stream.
         seed: of the order, 0 or more.
+        streams: shards that are gone through side by side, at most as many as there are.
+        places: among which the rows of a batch are dealt out.
+        own: those of this process, which looks for the shards of their streams alone.
 
     Raises:
         ValueError: for a folder without an index, and for a shard that is missing, cut off, changed
             or of another vocabulary, with the file; all are looked for at once, the content of
             each when it is first read.
 
-    Cost: memory for the arrays of the shard at hand that are looked at: they are mapped.
+    Cost: memory for the arrays of the shards at hand that are looked at, one of each stream: they
+    are mapped.
 
     Example:
         >>> import tempfile
@@ -64,20 +79,36 @@ class StreamedCorpus:
         (2, ['D', 'N'], (1, 128))
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, batch_size: int = 64, seed: int = 0):
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        batch_size: int = 64,
+        seed: int = 0,
+        streams: int = 1,
+        places: int = 1,
+        own: Sequence[int] = (0,),
+    ):
         if batch_size < 1:
             raise ValueError(f"batch_size: expected 1 or more, got {batch_size}")
         if seed < 0:
             raise ValueError(f"seed: expected 0 or more, got {seed}")
-        self.folder, self.seed = Path(folder), seed
+        self.folder, self.seed, self.streams = Path(folder), seed, streams
         self.index: ShardIndex = read_index(self.folder)
-        for shard in self.index.shards:
-            check_shard(self.folder, self.index, shard)
+        if not 1 <= streams <= self.num_shards:
+            raise ValueError(
+                f"streams: expected 1 … {self.num_shards}, the number of shards in {folder}, got "
+                f"{streams}"
+            )
+        self._pieces, self.own = deal_streams(streams, places), list(own)
+        for number in self.own_shards:
+            check_shard(self.folder, self.index, self.index.shards[number])
         share = self.index.rows * batch_size / max(1, self.index.sentences)
-        self.rows_of_batch = max(1, round(share))
-        self._batches = np.array([-(-s.rows // self.rows_of_batch) for s in self.index.shards])
+        self.rows_of_stream = max(1, round(share / streams))
+        self._batches = np.array([-(-s.rows // self.rows_of_stream) for s in self.index.shards])
         self._checked: set[int] = set()
-        self._held: tuple[int, ShardMaker] | None = None
+        self._held: dict[int, tuple[int, ShardMaker]] = {}
+        self._drawn: tuple[int, list[np.ndarray]] | None = None
         self.loads = 0
 
     # ------------------------------------------------------------------------------- counts
@@ -100,7 +131,13 @@ class StreamedCorpus:
     @property
     def num_batches(self) -> int:
         """Batches, and so steps, of an epoch."""
-        return int(self._batches.sum())
+        return max(int(self._batches[g :: self.streams].sum()) for g in range(self.streams))
+
+    @property
+    def own_shards(self) -> list[int]:
+        """The numbers of those that this process reads."""
+        streams = {piece.stream for place in self.own for piece in self._pieces[place]}
+        return [number for number in range(self.num_shards) if number % self.streams in streams]
 
     def extractor(self) -> FeatureExtractor:
         """What the corpus was featurised by, with its vocabulary."""
@@ -108,30 +145,70 @@ class StreamedCorpus:
 
     # -------------------------------------------------------------------------------- order
 
-    def place_of(self, step: int) -> Place:
-        """Where the batch of a step is."""
+    def _orders(self, epoch: int) -> list[np.ndarray]:
+        """The shards of each stream, in the order of an epoch."""
+        if self._drawn is None or self._drawn[0] != epoch:
+            drawn = np.random.default_rng([self.seed, epoch]).permutation(self.num_shards)
+            orders = [drawn[drawn % self.streams == stream] for stream in range(self.streams)]
+            self._drawn = epoch, orders
+        return self._drawn[1]
+
+    def place_of(self, step: int, stream: int = 0) -> Place:
+        """Where the batch of a step is, or a stream's rows of it."""
         if step < 0:
             raise ValueError(f"step: expected 0 or more, got {step}")
         epoch, position = divmod(step, self.num_batches)
-        order = np.random.default_rng([self.seed, epoch]).permutation(self.num_shards)
+        order = self._orders(epoch)[stream]
         ends = np.cumsum(self._batches[order])
-        turn = int(np.searchsorted(ends, position, side="right"))
+        number, after = (p * int(ends[-1]) // self.num_batches for p in (position, position + 1))
+        turn = int(np.searchsorted(ends, number, side="right"))
         shard = int(order[turn])
-        within = position - int(ends[turn] - self._batches[shard])
+        if after == number:
+            return Place(epoch, shard, None)
+        within = number - int(ends[turn] - self._batches[shard])
         random = np.random.default_rng([self.seed, epoch, shard])
         return Place(epoch, shard, int(random.permutation(self._batches[shard])[within]))
 
-    def batch_at(self, step: int) -> Shard:
-        """The batch of a step; all have the same shape."""
-        place = self.place_of(step)
-        if self._held is None or self._held[0] != place.shard:
-            self._held = None  # before the next is there, so that there are never two
-            self._held = place.shard, self._maker(place.shard)
-        return self._uniform(self._held[1](place.batch))
+    def begins_shard(self, step: int) -> bool:
+        """Whether any stream, of any process, goes on to another shard at a step."""
+        epoch, position = divmod(step, self.num_batches)
+        for order in self._orders(epoch):
+            ends = np.cumsum(self._batches[order])
+            first = -((self._batches[order] - ends) * self.num_batches // ends[-1])
+            if position in first:
+                return True
+        return False
+
+    # ------------------------------------------------------------------------------ batches
+
+    def open(self, step: int) -> None:
+        """Have the shards at hand that this process needs for a step."""
+        for stream in {piece.stream for place in self.own for piece in self._pieces[place]}:
+            self._maker_of(stream, self.place_of(step, stream).shard)
+
+    def batch_at(self, step: int, place: int = 0) -> Shard:
+        """The batch of a step, or a place's rows of it; all have the same shape."""
+        pieces = self._pieces[place]
+        found = [self._piece_at(step, piece) for piece in pieces]
+        while len(found) < max(map(len, self._pieces)):
+            found.append(self._piece_at(step, pieces[0], empty=True))
+        return join_shards(found)
 
     def batches(self, start: int, stop: int) -> Iterator[Shard]:
         """The batches of the steps from `start` on, up to the one before `stop`."""
         return (self.batch_at(step) for step in range(start, stop))
+
+    def _piece_at(self, step: int, piece: Piece, empty: bool = False) -> Shard:
+        place = self.place_of(step, piece.stream)
+        maker = self._maker_of(piece.stream, place.shard)
+        number = None if empty or place.batch is None else place.batch * piece.parts + piece.part
+        return self._uniform(maker(maker.num_shards if number is None else number))
+
+    def _maker_of(self, stream: int, shard: int) -> ShardMaker:
+        if stream not in self._held or self._held[stream][0] != shard:
+            self._held.pop(stream, None)  # before the next is there: there are never two
+            self._held[stream] = shard, self._maker(shard)
+        return self._held[stream][1]
 
     # ------------------------------------------------------------------------------- shards
 
@@ -157,11 +234,15 @@ class StreamedCorpus:
         return features, EncodedLabels(gold, allowed)
 
     def _maker(self, number: int) -> ShardMaker:
+        """Of the batches of a shard; part p of P of batch b is made as number b·P + p."""
         features, labels = self.part(number)
-        batches = int(self._batches[number])
-        layout = lay_out(features.lengths, batches, width=self.index.width)
-        rows = self.rows_of_batch
-        layout = replace(layout, rows=rows, sequences=rows * self.index.width)
+        layout = lay_out(features.lengths, int(self._batches[number]), width=self.index.width)
+        every = [piece for pieces in self._pieces for piece in pieces]
+        rows = -(-self.rows_of_stream // min(piece.parts for piece in every))
+        parts = next(p.parts for p in every if p.stream == number % self.streams)
+        row, offset = np.divmod(layout.slot, layout.width)
+        shard, slot = layout.shard * parts + row % parts, row // parts * layout.width + offset
+        layout = Layout(shard, slot, rows, layout.width, rows * layout.width)
         return ShardMaker(layout, features, self.index.attributes, labels)
 
     def _uniform(self, batch: Shard) -> Shard:

@@ -152,6 +152,22 @@ def off_mesh(tree: Tree) -> Tree:
     return jax.tree.map(one, tree)
 
 
+def from_first(tree: Tree) -> Tree:
+    """What process 0 has, bit by bit, on the host of each; all must call this together.
+
+    Args:
+        tree: a pytree of arrays whose shapes and dtypes, of 32 bits or 64, are those of process 0.
+    """
+    from jax.experimental.multihost_utils import broadcast_one_to_all
+
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+    # As whole numbers: what is sent is a sum, which would lose the sign of zeros.
+    bits = [np.ascontiguousarray(leaf).reshape(-1).view(np.uint32) for leaf in leaves]
+    found = [np.asarray(each) for each in broadcast_one_to_all(bits)]
+    back = [each.view(leaf.dtype).reshape(leaf.shape) for each, leaf in zip(found, leaves)]
+    return jax.tree.unflatten(jax.tree.structure(tree), back)
+
+
 def own_parts(array: jax.Array) -> list[np.ndarray]:
     """The pieces along ``"data"`` of an array [rows, …] that are of this process, in order."""
     pieces = {shard.index[0].start or 0: shard.data for shard in array.addressable_shards}

@@ -54,6 +54,7 @@ def test_train_from_shards_on_the_command_line(succeed, command, toy, tmp_path):
         (["--templates", "token"], "--templates: expected nothing along with --shards"),
         (["--model", "hmm"], "--model: expected crf along with --shards, got hmm"),
         (["--unlabelled", "more.txt"], "--unlabelled: expected nothing along with --shards"),
+        (["--model-devices", "2"], "--model-devices: expected nothing along with --shards"),
     ],
 )
 def test_what_does_not_go_with_shards(run, tmp_path, changes, message):
@@ -66,6 +67,21 @@ def test_what_does_not_go_with_shards(run, tmp_path, changes, message):
     assert status == 2
     assert str(tmp_path) in err
     assert not (tmp_path / "m").exists()
+
+
+def test_streams_of_shards(succeed, run, command, toy, tmp_path):
+    """At most as many as there are shards, and nothing without shards."""
+    succeed(*command, "--shard-tokens", "8")
+    train = ["train", "--shards", tmp_path / "shards", "--algorithm", "adamw", "--epochs", "20",
+             "--batch-size", "2", "--out", tmp_path / "m", "--dev", toy / "train.txt"]  # fmt: skip
+    report = json.loads(succeed(*train, "--streams", 2, "--json"))
+    assert report["dev"]["overall"]["f1"] == 1.0
+    status, _, err = run(*train, "--streams", 99)
+    assert status == 2
+    assert "streams: expected 1 … " in err
+    files = ["--train", toy / "train.txt", "--templates", toy / "templates"]
+    status, _, err = run("train", *files, "--out", tmp_path / "n", "--streams", 2)
+    assert (status, err) == (2, "jaxseq: error: --streams: expected along with --shards only\n")
 
 
 def test_several_files_are_one_corpus(succeed, command, tmp_path):

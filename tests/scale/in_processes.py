@@ -20,7 +20,7 @@ from jaxseq.scale import OtherProcessError, join_processes, leave_processes, mak
 from jaxseq.scale._errors import in_words
 from jaxseq.tagger import CoDL, CRFTagger, HMMTagger
 from tests.limits import no_room
-from tests.scale import problems
+from tests.scale import problems, streamed
 from tests.scale.on_mesh import draw_sentences
 
 SPLITS = {"unequal": 13, "one has nothing": 17}
@@ -195,6 +195,7 @@ def main(port, index, folder):
     found["trained"], found["labels"] = told, peers.exchange(told.pop("labels"))
     found["differing"] = peers.exchange(differing(index, mesh))
     found["in blocks"] = peers.exchange(train_in_blocks(index, folder, make_mesh(model=2)))
+    found["streamed"] = peers.exchange(streamed.together(index, folder / "streamed", mesh, said))
     found["full disk"] = peers.exchange(on_a_full_disk(index, folder, mesh))
     found["refused"] = peers.exchange(refused(index, mesh))
     found["other vocabulary"] = peers.exchange(other_vocabulary(index, mesh))

@@ -33,7 +33,7 @@ from jaxseq.learn._mesh_objective import MeshObjective
 from jaxseq.models import Multinomials
 from jaxseq.scale import make_mesh
 from jaxseq.tagger import CoDL, CRFTagger, HMMTagger, load
-from tests.scale import lowered, problems, stopped
+from tests.scale import lowered, problems, stopped, streamed
 
 CASES = {
     "dense": {"kind": "dense", "others": True, "dtype": "float32"},
@@ -216,6 +216,17 @@ def command_line():
     yield "distance", problems.distance(*models)
 
 
+def from_shards():
+    """Training on shards: devices with several streams and with one, and with parts of a stream."""
+    with tempfile.TemporaryDirectory() as place:
+        streamed.write(Path(place))
+        whole = streamed.train(Path(place) / "all", 3, dtype="float64")
+        for count in (2, 8):
+            mesh = make_mesh(jax.devices()[:count])
+            found = streamed.train(Path(place) / "all", 3, mesh, dtype="float64")
+            yield f"3 streams on {count}", problems.distance(whole.model_, found.model_)
+
+
 def placement():
     """Weights in blocks: how much of them and of the search's memory a device holds."""
     from jaxseq.learn import _lbfgs
@@ -256,6 +267,7 @@ def main():
     found["placement"] = dict(placement())
     found["held"] = dict(told(pair) for pair in stopped.largest_share())
     with jax.enable_x64(True):
+        found["shards"] = dict(told(pair) for pair in from_shards())
         found["rows"] = dict(told(pair) for pair in stopped.rows_of_any_blocks())
         found["gone on with"] = dict(told(pair) for pair in stopped.gone_on_with())
     found["lowered"] = dict(told(pair) for pair in lowered.programs())

@@ -63,6 +63,11 @@ def test_searches_end_at_one_point(found):
         assert found["float32"][name] <= 2e-3, name  # rounding, after many steps
 
 
+def test_training_from_shards_agrees(found):
+    assert list(found["shards"]) == ["3 streams on 2", "3 streams on 8"]
+    assert max(found["shards"].values()) <= 1e-12
+
+
 def test_command_line_shares_weights_out(found):
     assert found["command line"]["status, f1"] == [0, 1.0]
     assert found["command line"]["distance"] <= 2e-3

@@ -26,7 +26,7 @@ from jaxseq.scale._roll_call import call_roll
 from jaxseq.scale._start import find_meeting
 from jaxseq.tagger import CRFTagger
 from jaxseq.text import DictExtractor, SharedCorpus, TemplateExtractor
-from tests.scale import in_processes
+from tests.scale import in_processes, streamed
 from tests.scale.on_mesh import draw_sentences
 
 ROOT = Path(__file__).parents[2]
@@ -88,6 +88,11 @@ def train_in_one(**settings):
 @pytest.fixture(scope="module")
 def found(folder):
     train_in_one(max_iterations=4, checkpoint=folder / "left by one")
+    shards = folder / "streamed"
+    streamed.write(shards)
+    with jax.enable_x64(False):
+        left = {"checkpoint": shards / "left by one"}
+        streamed.train(shards / "all", 2, stop_after=streamed.STOPPED, **left)
     port = free_port()
     pair = [start([port, i, folder], "tests.scale.in_processes") for i in range(2)]
     ended = finish(pair)
@@ -170,6 +175,94 @@ def test_weights_in_blocks_go_from_two_to_one_and_from_one_to_two(found, folder)
         assert loss == pytest.approx(whole.loss_, rel=1e-12)
         for one, other in zip(in_processes.as_lists(whole.model_), model):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * np.abs(one).max())
+
+
+# ------------------------------------------------------------------------ shards on disk
+
+
+def assert_near(found, expected, tolerance):
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(("name", "streams"), [("shared", 1), ("own files", 2)])
+def test_training_from_shards_agrees(found, folder, name, streams):
+    """Where both read the same files, and where each has its own only."""
+    with jax.enable_x64(False):
+        expected = streamed.arrays_of(streamed.train(folder / "streamed" / "all", streams))
+    assert max(np.abs(expected[0])) > 0.1
+    first, second = (told[name] for told in found["streamed"])
+    assert first == second
+    assert_near(first, expected, 1e-6)
+
+
+def test_adamw_from_shards_agrees(found, folder):
+    """In float64: where a gradient is nearly 0, AdamW divides rounding errors by it."""
+    with jax.enable_x64(True):
+        given = {"algorithm": "adamw", "dtype": "float64"}
+        tagger = streamed.train(folder / "streamed" / "all", 2, **given)
+    assert_near(found["streamed"][0]["adamw"], streamed.arrays_of(tagger), 1e-9)
+
+
+def test_streamed_training_goes_on_with_any_number_of_processes(found, folder):
+    """With two as if it had not been stopped, to the bit; process 0 alone needs the checkpoint."""
+    whole, place = found["streamed"][0]["own files"], folder / "streamed"
+    for told in found["streamed"]:
+        assert told["gone on with by two"] == whole
+        assert_near(told["left by one"], whole, 1e-6)
+    kept = place / "left by two"
+    assert kept.exists()
+    with jax.enable_x64(False):
+        tagger = streamed.train(place / "all", 2, checkpoint=kept)
+    assert_near(streamed.arrays_of(tagger), whole, 1e-6)
+    assert [name for name in ("left by one", "left by two") if (place / name).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("lacking", "3.safetensors: expected a shard of the corpus there, found none"),
+        ("of another vocabulary", "3.safetensors: expected a shard of the vocabulary"),
+        ("changed", "3.safetensors: expected the file that index.json describes; it was changed"),
+        ("noticed late", "2.safetensors: expected the file that index.json describes"),
+    ],
+)
+def test_a_shard_that_one_process_cannot_use_is_an_error_of_all(found, folder, name, wrong):
+    other, own = (told[name] for told in found["streamed"])
+    assert own.startswith(f"own ValueError: {folder / 'streamed' / name / 'shard-0000'}{wrong}")
+    assert other == own.replace("own ValueError: ", "other: process 1: ", 1)
+
+
+def test_shards_of_different_corpora_and_streams_are_refused_by_all(found):
+    for told in found["streamed"]:
+        assert told["another"].startswith("own ValueError: shards: the index: expected the")
+        wrong = "own ValueError: settings: expected the same in all processes, got {'streams': 1}"
+        assert told["streams"].startswith(wrong)
+
+
+def test_command_line_trains_from_the_shards_of_each_process(found, folder):
+    """Each has a folder with its own; the fixture has written them."""
+    place = folder / "streamed"
+    usual = ["train", "--algorithm", "sgd", "--learning-rate", 0.05, "--epochs", 2]
+    usual += ["--batch-size", 9, "--streams", 2]
+    meet = ["--coordinator", f"127.0.0.1:{free_port()}", "--num-processes", 2, "--process-id"]
+    pair = [
+        start([*usual, "--shards", place / f"of {i}", "--json", "--out", place / "many", *meet, i])
+        for i in range(2)
+    ]
+    with jax.enable_x64(False):
+        one = [*usual, "--shards", place / "all", "--out", place / "one", "--quiet"]
+        assert main([*map(str, one)]) == 0
+    (status, output, errors), (other, silent, _) = finish(pair)
+    assert (status, other) == (0, 0), errors
+    assert json.loads(output)["sentences"] == 40
+    assert silent == ""
+    models = [streamed.arrays_of(jaxseq.load(place / name)) for name in ("one", "many")]
+    assert_near(*models, 1e-6)
+
+
+# ------------------------------------------------------------------------------------- errors
 
 
 def test_an_error_of_one_is_told_to_all(found):
