@@ -213,6 +213,36 @@ def test_command_line_gives_the_same_model(folder):
     np.testing.assert_allclose(one.model_.weights, many.model_.weights, atol=2e-3)
 
 
+@pytest.mark.parametrize("first", [1, 2])
+def test_command_line_goes_on_with_another_number_of_processes(folder, first):
+    """What one process left, two go on with, and the other way round."""
+    X, y = draw_sentences(np.random.default_rng(5), 30)
+    files = [folder / f"{name}.txt" for name in "abc"]
+    for file, part in zip(files, (slice(0, 18), slice(18, 24), slice(24, 30))):
+        write_corpus(file, X[part], y[part])
+    (folder / "both").write_text("word[0]\nword[-1]|word[0]\n")
+    usual = ["train", "--train", *files, "--templates", folder / "both", "--json", "--quiet"]
+    kept = folder / f"left by {first}"
+
+    def run(count, out, *more):
+        arguments = [*usual, "--out", folder / out, *more]
+        if count == 1:
+            with jax.enable_x64(False):
+                assert main([*map(str, arguments)]) == 0
+        else:
+            ended = finish(start_pair(arguments))
+            assert [status for status, *_ in ended] == [0, 0], ended[0][2][-2000:]
+
+    run(first, f"cut {first}", "--checkpoint", kept, "--max-iterations", 5)
+    assert kept.exists()
+    run(3 - first, f"further {first}", "--checkpoint", kept)
+    assert not kept.exists()
+    run(1, f"whole {first}")
+    further, whole = (jaxseq.load(folder / f"{name} {first}") for name in ("further", "whole"))
+    assert further.extractor_.attribute_names() == whole.extractor_.attribute_names()
+    np.testing.assert_allclose(further.model_.weights, whole.model_.weights, atol=2e-3)
+
+
 def test_truncated_shard(folder):
     """Every process says whose file is wrong, and nothing is written."""
     (folder / "whole.txt").write_text("a N\nb V\n\n")
