@@ -99,6 +99,7 @@ def found(folder):
 @pytest.mark.parametrize("dtype", CLOSE)
 def test_objective_and_counts_agree(found, dtype, split):
     expected = in_processes.alone(dtype)
+    assert len(expected) == len(found[dtype][split]) == 4
     for ours, theirs in zip(expected, found[dtype][split]):
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs):
@@ -261,11 +262,15 @@ def test_truncated_shard(folder):
     assert not (folder / "none").exists()
 
 
-@pytest.mark.parametrize(("killed", "how"), [(1, "KILL"), (0, "KILL"), (1, "TERM"), (0, "USR1")])
+@pytest.mark.parametrize(
+    ("killed", "how"),
+    [(1, "KILL"), (0, "KILL"), (1, "TERM"), (0, "USR1"), (1, "STOP"), (0, "STOP")],
+)
 def test_a_killed_process_is_missed(folder, killed, how):
     """The other ends within a minute, with a message; its checkpoint is whole.
 
-    So it is where one fails by what nobody has foreseen (USR1), and says so.
+    So it is where one fails by what nobody has foreseen (USR1), and says so; and where one stands
+    still (STOP) and breaks no connection.
     """
     X, y = draw_sentences(np.random.default_rng(6), 30)
     write_corpus(folder / "long.txt", X, y)
@@ -278,9 +283,11 @@ def test_a_killed_process_is_missed(folder, killed, how):
         time.sleep(0.05)
     pair[killed].send_signal(getattr(signal, f"SIG{how}"))
     ended = time.monotonic()
-    told = finish(pair)
-    status, _, errors = told[1 - killed]
+    told = {1 - killed: finish([pair[1 - killed]])[0]}
     assert time.monotonic() - ended < 60
+    pair[killed].kill()  # where it was only stopped
+    told[killed] = finish([pair[killed]])[0]
+    status, _, errors = told[1 - killed]
     if how == "USR1":
         line = "jaxseq: error: process 0: unexpected KeyError: 'nobody thought of this'"
         assert (told[killed][0], told[killed][2].splitlines()[-1]) == (1, line)
@@ -293,6 +300,27 @@ def test_a_killed_process_is_missed(folder, killed, how):
         assert f"the search up to its last checkpoint is in {kept}" in errors
     assert read_about(kept).startswith("shared")
     assert not (folder / "killed").exists()
+
+
+def test_a_process_that_dies_between_roll_call_and_registration_is_missed(folder):
+    """JAX would abort with a stack trace."""
+    (folder / "few.txt").write_text("a N\nb V\n\n")
+    (folder / "word").write_text("word[0]\n")
+    arguments = ["train", "--train", folder / "few.txt", "--templates", folder / "word"]
+    port = free_port()
+    place = ["--coordinator", f"127.0.0.1:{port}", "--num-processes", 2, "--process-id", 0]
+    process = start([*arguments, "--out", folder / "early", *place])
+    for connection in call_roll("127.0.0.1", port, 2, 1, 60.0).values():
+        connection.close()
+    ended = time.monotonic()
+    [(status, output, errors)] = finish([process])
+    assert time.monotonic() - ended < 60
+    assert (status, output) == (1, "")
+    last = errors.strip().splitlines()[-1]
+    assert last == (
+        "jaxseq: error: process 0: another process of this run has ended or cannot be reached "
+        "(process 1 has closed its connection)"
+    )
 
 
 # ------------------------------------------------------------------------ without other processes
@@ -419,7 +447,8 @@ def roll(*told, seconds=5.0):
 
     def run(place, count, index):
         try:
-            call_roll("127.0.0.1", port, count, index, seconds)
+            for connection in call_roll("127.0.0.1", port, count, index, seconds).values():
+                connection.close()
             found[place] = None
         except ValueError as error:
             found[place] = str(error)
