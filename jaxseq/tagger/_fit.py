@@ -63,19 +63,19 @@ def _keeper(
 ) -> Keeper:
     """Where states are kept, under a name that says which search they are of.
 
-    That of L-BFGS says nothing of cores, devices and processes: stopped on some, a search goes on
-    with others. A file that is named after the cores of one process is found as well, where this
-    process has all sentences.
+    It says nothing of cores, and that of L-BFGS nothing of devices and processes: stopped on some,
+    a search goes on with others. A file that is named after the cores of one process as well is
+    found where this process has all sentences.
     """
     if plan.checkpoint is None:
         return Keeper(None, "")
 
-    def by_cores() -> str:
+    def by_cores(cores: int = plan.cores) -> str:
         steps = plan.epochs * most_batches(problem, plan)
-        return fingerprint(problem, plan, begin, term, warm, steps)
+        return fingerprint(problem, replace(plan, cores=cores), begin, term, warm, steps)
 
     if plan.algorithm != "lbfgs":
-        return Keeper(plan.checkpoint, by_cores(), blocks=blocks)
+        return Keeper(plan.checkpoint, by_cores(0), by_cores, blocks=blocks)
     shared = shared_fingerprint(problem, plan, begin, term, warm)
     if plan.mesh is None:
         return Keeper(plan.checkpoint, shared, by_cores, blocks=blocks)

@@ -108,13 +108,15 @@ def test_a_search_goes_on_with_other_cores(tmp_path):
     assert further.loss_ == pytest.approx(whole.loss_, rel=1e-5)
 
 
-def test_mini_batches_do_not_go_on_with_other_cores(tmp_path, monkeypatch):
+def test_mini_batches_go_on_with_other_cores(tmp_path, monkeypatch):
     checkpoint = tmp_path / "search"
     interrupt_after(monkeypatch, 3)
     tagger(**KINDS["sgd"], checkpoint=checkpoint).fit(X, Y)
     monkeypatch.undo()
-    with pytest.raises(ValueError, match=r"search: expected a checkpoint of this very search"):
-        tagger(**KINDS["sgd"], checkpoint=checkpoint, cores=2).fit(X, Y)
+    assert checkpoint.exists()
+    further = tagger(**KINDS["sgd"], checkpoint=checkpoint, cores=2).fit(X, Y)
+    whole = tagger(**KINDS["sgd"]).fit(X, Y)
+    np.testing.assert_array_equal(further.model_.weights, whole.model_.weights)
 
 
 def test_a_checkpoint_that_is_named_after_its_cores_is_read_and_written_anew(tmp_path, monkeypatch):
