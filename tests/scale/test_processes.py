@@ -98,14 +98,28 @@ def found(folder):
 @pytest.mark.parametrize("split", in_processes.SPLITS)
 @pytest.mark.parametrize("dtype", CLOSE)
 def test_objective_and_counts_agree(found, dtype, split):
-    expected = in_processes.alone(dtype)
-    assert len(expected) == len(found[dtype][split]) == 4
-    for ours, theirs in zip(expected, found[dtype][split]):
+    expected = in_processes.alone(dtype)["supervised, counts"]
+    for ours, theirs in zip(expected, found[dtype][split]["supervised, counts"]):
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs):
             scale = max(np.abs(one).max(initial=0), 1e-3)
             assert np.isfinite(one).all()
             np.testing.assert_allclose(one, other, rtol=0, atol=CLOSE[dtype] * scale)
+
+
+@pytest.mark.parametrize("split", in_processes.SPLITS)
+@pytest.mark.parametrize("dtype", CLOSE)
+def test_entropy_regularised_objective_agrees(found, dtype, split):
+    """The value, and the gradient as a whole: of an entropy's, single entries are small differences
+    of large numbers."""
+    ours, theirs = in_processes.alone(dtype), found[dtype][split]
+    (value, *gradient), (other, *others) = (each["regularised"] for each in (ours, theirs))
+    supervised = ours["supervised, counts"][0][0]
+    assert abs(value[0] - supervised[0]) > 1.0
+    assert value[0] == pytest.approx(other[0], rel=CLOSE[dtype])
+    one, two = np.concatenate(gradient), np.concatenate(others)
+    assert one.shape == two.shape
+    assert np.linalg.norm(one - two) <= CLOSE[dtype] * np.linalg.norm(one)
 
 
 def test_training_agrees(found):
