@@ -127,7 +127,7 @@ def join_processes(
 ) -> Peers | None:
     """Join the other processes of a run; before anything else is done with JAX.
 
-    From then on a thread in each process tells the others every other second that it is there. A
+    From then on a thread in each process tells the others every second that it is there. A
     process of which nothing was heard for 45 seconds, as it was stopped or its host is gone, or
     whose connection has ended 15 seconds ago, is lost, and the others end: what they wait for will
     never come.

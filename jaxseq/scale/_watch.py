@@ -2,7 +2,7 @@
 
 A process that is killed breaks its connections, and those that wait for it hear of that. One that
 stands still, since it was stopped or its host has lost power, breaks nothing: the others would wait
-for ever. So each says every few seconds that it is there, from a thread that needs the interpreter
+for ever. So each says every second that it is there, from a thread that needs the interpreter
 for an instant only: process 0 to all, and all to process 0, which tells the others whom it misses.
 """
 
@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-BEAT_SECONDS = 2.0
+BEAT_SECONDS = 1.0
 """How often a process says that it is there."""
 
 SILENCE_SECONDS = 45.0
@@ -190,7 +190,12 @@ LOST = "another process of this run has ended or cannot be reached"
 
 
 def end_process(index: int, reason: str) -> None:
-    """End this process at once: it would wait for ever for another that is lost."""
+    """End this process: it would wait for ever for another that is lost.
+
+    Process 0 stays for a moment, in which the others hear of it: when it goes, so do they.
+    """
     line = f"jaxseq: error: process {index}: {LOST} ({reason})"
     print(line, file=sys.stderr, flush=True)
+    if index == 0:
+        time.sleep(2 * BEAT_SECONDS)
     os._exit(1)

@@ -1,6 +1,7 @@
 """Processes that stand still or are gone are missed, and no others."""
 
 import socket
+import threading
 import time
 
 from jaxseq.scale import _watch
@@ -83,3 +84,12 @@ def test_time_in_which_a_process_stood_still_does_not_count(monkeypatch):
     assert both.told[0] == []
     watch.end()
     both.ends[1].close()
+
+
+def test_what_takes_too_long_is_told_of_while_it_lasts():
+    late, ended = threading.Event(), threading.Event()
+    with _watch.within(0.05, late.set):
+        assert late.wait(20.0)
+    with _watch.within(0.3, ended.set):
+        pass
+    assert not ended.wait(1.0)
