@@ -59,7 +59,7 @@ def _case() -> Case:
 
 LONG_CHAINS = {
     "parallel": ("log_partition", "marginals", "viterbi", "sample", "entropy"),
-    "blocked": ("log_partition", "marginals", "entropy"),
+    "blocked": ("log_partition", "marginals", "viterbi", "sample", "entropy"),
 }
 """Methods with programs of their own, beside "auto", which holds the scaled and the log engine."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -10,6 +11,18 @@ import jax
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on, of those that the machine has.
+
+    Example:
+        >>> 1 <= usable_cores() <= os.cpu_count()
+        True
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def map_on_cores(fn: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:

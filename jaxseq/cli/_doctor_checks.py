@@ -135,7 +135,7 @@ def _check_training() -> str:
 
 def _check_speed() -> str:
     """Marginals of a batch a core: they sum to 1, and how many tokens are done in a second."""
-    from jaxseq.cli._doctor_facts import usable_cores
+    from jaxseq.batch._cores import usable_cores
 
     random = np.random.default_rng(1)
     nodes = random.normal(size=(ROWS, SLOTS, LABELS)).astype(np.float32)

@@ -12,9 +12,11 @@ from typing import Any
 
 import jax
 
+from jaxseq.batch._cores import usable_cores
+
 NEEDED = ("jaxseq", "jax", "jaxlib", "numpy", "equinox", "optax", "safetensors", "scipy")
 OPTIONAL = (
-    "jax-cuda12-plugin", "jax-cuda13-plugin", "libtpu", "orbax-checkpoint", "python-crfsuite",
+    "jax-cuda12-plugin", "jax-cuda13-plugin", "libtpu", "python-crfsuite",
     "matplotlib",
 )  # fmt: skip
 PREFIXES = ("JAX_", "XLA_", "JAXSEQ_", "NCCL_", "LIBTPU_")
@@ -100,13 +102,6 @@ def _memory_of(device: Any) -> str | None:
     return None if limit is None else f"{limit / GIGA:.1f} GiB"
 
 
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _machine() -> dict[str, Any]:
     memory = None
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
@@ -155,8 +150,8 @@ def _used(devices: list[dict[str, Any]]) -> dict[str, Any]:
         "device": f"{devices[0]['platform']} ({devices[0]['kind']})",
         "engine": "auto: scaled space, log space for what underflows",
         "rows at a time": "blocks that fit the cache" if on_cpu else "all",
-        "shards of a corpus": os.cpu_count() or 1,
-        "shards at a time": os.cpu_count() or 1 if on_cpu else 1,
+        "shards of a corpus": usable_cores(),
+        "shards at a time": usable_cores() if on_cpu else 1,
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -33,7 +34,8 @@ def add_process_options(parser: argparse.ArgumentParser) -> None:
         "Started once for each, with the same options but --process-id; each reads its own part of "
         "the corpus (whole files, or every Nth sentence), and process 0 writes. Without these "
         "options, the variables JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID are "
-        "looked at, and those of SLURM. JAX_NUM_CPU_DEVICES=N makes each use N cores.",
+        "looked at, and those of SLURM. JAX_NUM_CPU_DEVICES=N makes each use N cores. When a "
+        "process ends early, or is not heard of for 45 seconds, the others end as well.",
     )
     add = group.add_argument
     add("--coordinator", metavar="HOST:PORT", help="where process 0 can be reached")
@@ -99,7 +101,12 @@ def run_in_processes(
     from jaxseq.scale import join_processes, leave_processes
     from jaxseq.scale._errors import in_words, is_lost
 
-    peers = join_processes(options.coordinator, options.num_processes, options.process_id)
+    def lost(index: int, reason: str) -> None:
+        _leave(index, FAILED, _lost(options, reason))
+
+    peers = join_processes(
+        options.coordinator, options.num_processes, options.process_id, when_lost=lost
+    )
     if peers is None or peers.count == 1:
         return run(options, peers)
     try:
@@ -111,14 +118,14 @@ def run_in_processes(
         leave_processes(peers)
         return status
     except KeyboardInterrupt:
-        _leave(peers, INTERRUPTED, "interrupted")
+        _leave(peers.index, INTERRUPTED, "interrupted")
     except Exception as error:
         if is_lost(error):
-            _leave(peers, FAILED, _lost(options, error))
+            _leave(peers.index, FAILED, _lost(options, str(error)))
         if isinstance(error, ValueError | OSError):
-            _leave(peers, REFUSED, in_words(error))
+            _leave(peers.index, REFUSED, in_words(error))
         traceback.print_exc()  # nobody has thought of it, so that it has to be looked into
-        _leave(peers, FAILED, in_words(error))
+        _leave(peers.index, FAILED, in_words(error))
 
 
 OF_EACH = ("process_id", "run", "usual", "out", "dev", "quiet", "json", "cores", "shards")
@@ -131,19 +138,26 @@ def _shared_options(options: argparse.Namespace) -> dict[str, Any]:
     return {name: str(kept[name]) for name in sorted(kept)}
 
 
-def _lost(options: argparse.Namespace, error: Exception) -> str:
+def _lost(options: argparse.Namespace, error: str) -> str:
+    from jaxseq.scale._watch import LOST
+
     kept = ""
     if options.checkpoint is not None and os.path.exists(options.checkpoint):
         kept = f"; the search up to its last checkpoint is in {options.checkpoint}"
-    reason = " ".join(str(error).split())
-    return f"another process of this run has ended or cannot be reached{kept} ({reason:.200})"
+    reason = " ".join(error.split())
+    return f"{LOST}{kept} ({reason:.200})"
 
 
-def _leave(peers: Peers, status: int, message: str) -> NoReturn:
+_LEAVING = threading.Lock()
+"""Taken for good by the thread that says why this process ends: there is one reason only."""
+
+
+def _leave(index: int, status: int, message: str) -> NoReturn:
     """End this process without waiting for any other."""
+    _LEAVING.acquire()
     line = " ".join(message.split("\n"))
-    print(f"jaxseq: error: process {peers.index}: {line}", file=sys.stderr, flush=True)
-    if peers.is_first:
+    print(f"jaxseq: error: process {index}: {line}", file=sys.stderr, flush=True)
+    if index == 0:
         time.sleep(FAREWELL_SECONDS)
     os._exit(status)
 

@@ -83,8 +83,9 @@ def _names(options: argparse.Namespace) -> Names:
     first = options.train[0]
     if options.columns is not None:
         return labelled_columns(0, options.columns, first)
-    blocks = iter_blocks(first, options.delimiter)
-    width = next((block.width for block in blocks if not block.is_docstart), 0)
-    if not width:
-        raise ValueError(f"{first}: expected at least one sentence, found none")
-    return labelled_columns(width, None, first)
+    for path in options.train:
+        blocks = iter_blocks(path, options.delimiter)
+        width = next((block.width for block in blocks if not block.is_docstart), 0)
+        if width:
+            return labelled_columns(width, None, path)
+    raise ValueError(f"{', '.join(options.train)}: expected at least one sentence, found none")

@@ -197,6 +197,7 @@ def _read(options: argparse.Namespace, peers: Peers | None) -> _Input:
 
 
 def _train(options: argparse.Namespace, peers: Peers | None) -> int:
+    from jaxseq.scale._watch import others_not_needed
     from jaxseq.tagger import CRFTagger
 
     writes = peers is None or peers.is_first
@@ -218,7 +219,8 @@ def _train(options: argparse.Namespace, peers: Peers | None) -> int:
             f"jaxseq: interrupted after {trained.interrupted}: the best model so far is kept",
             file=sys.stderr,
         )
-    trained.tagger.save(options.out)
+    with others_not_needed():
+        trained.tagger.save(options.out)
     report = _report(trained, counted, options.out)
     table = None
     if dev is not None and dev_labels is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -15,6 +14,7 @@ from jax.sharding import Mesh
 from jaxtyping import Float, Int
 
 from jaxseq.batch import map_on_cores
+from jaxseq.batch._cores import usable_cores
 from jaxseq.chain import Chain, k_best
 from jaxseq.chain._chain import as_count
 from jaxseq.constraints._beam import WIDTH, Labellings, beam_search
@@ -117,7 +117,7 @@ def search_corpus(
         return padded_length(int(lengths[members].max()))
 
     if mesh is None:
-        step, results = cores or os.cpu_count() or 1, []
+        step, results = cores or usable_cores(), []
         for first in range(0, len(chunks), step):
             results += map_on_cores(search, chunks[first : first + step])
     else:

@@ -14,7 +14,6 @@ scores, and take more than twice as long.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -24,6 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxseq.batch import map_on_cores
+from jaxseq.batch._cores import usable_cores
 from jaxseq.chain._numerics import vdot
 from jaxseq.learn._corpus import Shard
 from jaxseq.learn._entropy_derivations import EntropyGradient
@@ -131,7 +131,7 @@ class Objective:
 
     def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard] = ()) -> None:
         """Go on with other shards, in the same memory: the next mini-batch."""
-        together = min(len(shards) + len(unlabelled), os.cpu_count() or 1)
+        together = min(len(shards) + len(unlabelled), usable_cores())
         cores = max(len(shards), len(unlabelled), together)
         self._work: list[list[tuple[Shard, bool]]] = [[] for _ in range(cores)]
         for index, shard in enumerate(shards):

@@ -1,7 +1,8 @@
 """A roll call of the processes of a run, before JAX connects them.
 
 JAX ends a process where others are missing or were told another number of them, without a word on
-what is wrong. So they first meet at the same address and compare what they were told.
+what is wrong. So they first meet at the same address and compare what they were told. Their
+connections stay, for `jaxseq.scale._watch`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any
 LONGEST_ANSWER = 1 << 16
 
 
-def call_roll(host: str, port: int, count: int, index: int, seconds: float) -> None:
+def call_roll(
+    host: str, port: int, count: int, index: int, seconds: float
+) -> dict[int, socket.socket]:
     """Return when all processes are there and agree on their number.
 
     Args:
@@ -22,45 +25,53 @@ def call_roll(host: str, port: int, count: int, index: int, seconds: float) -> N
         count: how many processes there are. index: which of them this is.
         seconds: how long to wait for the others.
 
+    Returns:
+        The open connections, by the number of the process at the other end: of process 0 to all
+        others, of these to process 0.
+
     Raises:
-        ValueError: when the port is in use, some do not come in time, two have one number, or they
-            were told different numbers of processes.
+        ValueError: when the port is in use, the host is unknown, some do not come in time, two have
+            one number, or they were told different numbers of processes.
 
     Example:
         >>> call_roll("127.0.0.1", 0, 1, 0, 1.0)
+        {}
     """
     if index == 0:
-        _hold(port, count, time.monotonic() + seconds)
-    else:
-        _answer(host, port, count, index, time.monotonic() + seconds)
+        return hold_roll_call(listen(port), count, seconds)
+    return {0: _answer(host, port, count, index, time.monotonic() + seconds)}
 
 
-def _hold(port: int, count: int, deadline: float) -> None:
-    """Of process 0: hear the others, and tell them all what came of it."""
-    began = time.monotonic()
+def hold_roll_call(
+    listening: socket.socket, count: int, seconds: float
+) -> dict[int, socket.socket]:
+    """Of process 0: hear the others, and tell them all what came of it. As `call_roll`."""
+    deadline = time.monotonic() + seconds
     heard: dict[int, socket.socket] = {}
     problem = None
-    with _listen(port) as listener:
+    with listening as listener:
         while len(heard) < count - 1 and problem is None:
             caller = _accept(listener, deadline)
             if caller is None:
                 missing = sorted(set(range(1, count)) - set(heard))
                 problem = (
                     f"--num-processes: expected {count} processes within "
-                    f"{deadline - began:.0f} s, missing those with --process-id {missing}"
+                    f"{seconds:.0f} s, missing those with --process-id {missing}"
                 )
                 break
             told = _read(caller)
-            if told is None or not {"index", "count"} <= set(told):  # another program's call
-                caller.close()
+            if told is None or not all(type(told.get(name)) is int for name in ("index", "count")):
+                caller.close()  # another program's call
                 continue
             problem = _wrong(told, count, heard)
             heard[-len(heard) - 1 if problem else told["index"]] = caller
     for caller in heard.values():
         _write(caller, {"problem": problem})
-        caller.close()
     if problem is not None:
+        for caller in heard.values():
+            caller.close()
         raise ValueError(problem)
+    return heard
 
 
 def _wrong(told: dict[str, Any], count: int, heard: dict[int, socket.socket]) -> str | None:
@@ -70,12 +81,17 @@ def _wrong(told: dict[str, Any], count: int, heard: dict[int, socket.socket]) ->
             f"--num-processes: expected the same in all processes, got {count} in process 0 and "
             f"{told['count']} in process {index}"
         )
-    if index in heard or not 0 < index < count:
-        return f"--process-id: expected a different one in each process, got {index} twice"
+    if index in heard:
+        return (
+            f"--process-id: expected a different one in each process, got {index} twice; is "
+            f"another process {index} running?"
+        )
+    if not 0 < index < count:
+        return f"--process-id: expected 1 … {count - 1} in processes that call, got {index}"
     return None
 
 
-def _listen(port: int) -> socket.socket:
+def listen(port: int) -> socket.socket:
     """On all addresses, as JAX's own service does."""
     try:
         if socket.has_dualstack_ipv6():
@@ -84,7 +100,7 @@ def _listen(port: int) -> socket.socket:
     except OSError as error:
         raise ValueError(
             f"--coordinator: expected a port that is free on this machine, got {port}: "
-            f"{error.strerror or error}"
+            f"{error.strerror or error}; is another process 0 running?"
         ) from None
 
 
@@ -98,7 +114,7 @@ def _accept(listener: socket.socket, deadline: float) -> socket.socket | None:
     return caller
 
 
-def _answer(host: str, port: int, count: int, index: int, deadline: float) -> None:
+def _answer(host: str, port: int, count: int, index: int, deadline: float) -> socket.socket:
     """Of the others: say who this is, and hear what came of it."""
     place = f"{host}:{port}"
     while True:
@@ -110,19 +126,23 @@ def _answer(host: str, port: int, count: int, index: int, deadline: float) -> No
             )
         try:
             caller = socket.create_connection((host, port), timeout=min(left, 5))
+        except (socket.gaierror, UnicodeError) as error:
+            raise ValueError(
+                f"--coordinator: expected the name or address of process 0's host, got {host!r}: "
+                f"{getattr(error, 'strerror', None) or error}"
+            ) from None
         except OSError:
             time.sleep(0.2)
             continue
-        with caller:
-            caller.settimeout(left + 10)  # process 0 gives up first, and says why
-            _write(caller, {"index": index, "count": count})
-            heard = _read(caller)
-        if heard is None:
-            time.sleep(0.2)  # the one before process 0 on this port, or its end
-            continue
-        if heard["problem"] is not None:
-            raise ValueError(heard["problem"])
-        return
+        caller.settimeout(left + 10)  # process 0 gives up first, and says why
+        _write(caller, {"index": index, "count": count})
+        heard = _read(caller)
+        if heard is not None and "problem" in heard and heard["problem"] is None:
+            return caller
+        caller.close()
+        if heard is not None and "problem" in heard:
+            raise ValueError(str(heard["problem"]))
+        time.sleep(0.2)  # the one before process 0 on this port, its end, or another program
 
 
 def _write(caller: socket.socket, message: Any) -> None:
@@ -133,11 +153,11 @@ def _write(caller: socket.socket, message: Any) -> None:
 
 
 def _read(caller: socket.socket) -> dict[str, Any] | None:
-    """One line of JSON; None for anything else."""
+    """One line of JSON, and nothing of what comes after it; None for anything else."""
     data = b""
     try:
         while not data.endswith(b"\n") and len(data) < LONGEST_ANSWER:
-            more = caller.recv(4096)
+            more = caller.recv(1)
             if not more:
                 return None
             data += more

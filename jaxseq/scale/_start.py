@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 
 from jaxseq.scale._peers import Peers, all_peers
-from jaxseq.scale._roll_call import call_roll
+from jaxseq.scale._roll_call import call_roll, hold_roll_call, listen
+from jaxseq.scale._watch import begin_watch, end_process, end_watch, within
 
-WAIT_SECONDS = 60
+WAIT_SECONDS = 60.0
 """How long processes wait for each other at the start."""
+
+AGAIN_SECONDS = 20.0
+"""How long, where JAX has brought them together, for what they have to say without it."""
 
 LAST_SECONDS = 1.0
 """How much longer than the others process 0 stays."""
-HEARTBEAT_SECONDS = 40
-"""A process that was not heard of for so long is dead."""
+
+HEARTBEAT_SECONDS = 150
+"""A process that JAX has not heard of for so long is dead. It ends the others without a word on
+why: `jaxseq.scale._watch` finds out long before."""
 
 END_SECONDS = 24 * 3600
 """How long processes that are done wait for the others, which may still evaluate or write."""
@@ -115,13 +123,22 @@ def join_processes(
     index: int | None = None,
     *,
     wait_seconds: float = WAIT_SECONDS,
+    when_lost: Callable[[int, str], None] = end_process,
 ) -> Peers | None:
     """Join the other processes of a run; before anything else is done with JAX.
+
+    From then on a thread in each process tells the others every second that it is there. A
+    process of which nothing was heard for 45 seconds, as it was stopped or its host is gone, or
+    whose connection has ended 15 seconds ago, is lost, and the others end: what they wait for will
+    never come.
 
     Args:
         coordinator, count, index: as in `find_meeting`, whose environment stands for those that
             are None.
         wait_seconds: how long to wait for the others.
+        when_lost: is told the number of this process and why another is given up, in a thread of
+            its own; must end this process, as the default does, with exit status 1 and a line on
+            standard error.
 
     Returns:
         The processes, or None where nothing says that there are others.
@@ -137,24 +154,46 @@ def join_processes(
     meeting = find_meeting(coordinator, count, index)
     if meeting is None:
         return None
+    number = _step_of_slurm(os.environ)[1] if meeting.index is None else meeting.index
+    lost = partial(when_lost, number or 0)
+    watched = False
     if meeting.coordinator is not None and meeting.count is not None and meeting.index is not None:
         host, _, port = meeting.coordinator.rpartition(":")
         if meeting.count > 1 or meeting.index == 0:
-            call_roll(host.strip("[]"), int(port), meeting.count, meeting.index, wait_seconds)
+            host = host.strip("[]")
+            found = call_roll(host, int(port), meeting.count, meeting.index, wait_seconds)
+            if found:
+                begin_watch(found, lost)
+                watched = True
+    try:
+        peers = _connect(meeting, wait_seconds, lost)
+        if not watched and peers.count > 1:
+            begin_watch(_meet_again(peers), lost)
+    except BaseException:
+        end_watch()
+        raise
+    return peers
+
+
+def _connect(meeting: Meeting, wait_seconds: float, lost: Callable[[str], None]) -> Peers:
+    """Have JAX connect the processes and their devices."""
     # JAX would take SIGTERM for news that its scheduler has for training code, and go on; and it
     # would end this process in mid-sentence when process 0 is gone.
     jax.config.update("jax_enable_preemption_service", False)
     jax.config.update("jax_enable_recoverability", True)
+    late = partial(lost, f"not all processes have met within {wait_seconds:g} s")
     with _chatter_to_stderr():
         try:
-            jax.distributed.initialize(
-                meeting.coordinator,
-                meeting.count,
-                meeting.index,
-                initialization_timeout=max(1, int(wait_seconds)),
-                heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
-                shutdown_timeout_seconds=END_SECONDS,
-            )
+            with within(wait_seconds, late):
+                jax.distributed.initialize(
+                    meeting.coordinator,
+                    meeting.count,
+                    meeting.index,
+                    # When that is over, JAX aborts the process: never before `late`.
+                    initialization_timeout=int(wait_seconds) + 60,
+                    heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+                    shutdown_timeout_seconds=END_SECONDS,
+                )
         except RuntimeError as error:
             reason = " ".join(str(error).split())
             raise ValueError(
@@ -163,6 +202,24 @@ def join_processes(
         peers = all_peers()
         peers.exchange(None)  # connects the devices, which is when gloo speaks
     return peers
+
+
+def _meet_again(peers: Peers) -> dict[int, socket.socket]:
+    """Connections as of `call_roll`, for processes that JAX has brought together by itself.
+
+    None, with a note, where process 0 cannot be reached by the name that its host has: then a
+    process that stands still is not noticed.
+    """
+    listening = listen(0) if peers.is_first else None
+    own = None if listening is None else [socket.gethostname(), listening.getsockname()[1]]
+    host, port = peers.exchange(own)[0]
+    try:
+        if listening is not None:
+            return hold_roll_call(listening, peers.count, AGAIN_SECONDS)
+        return call_roll(host, port, peers.count, peers.index, AGAIN_SECONDS)
+    except ValueError as error:
+        print(f"jaxseq: note: processes that stand still go unnoticed: {error}", file=sys.stderr)
+        return {}
 
 
 def leave_processes(peers: Peers) -> None:
@@ -178,6 +235,7 @@ def leave_processes(peers: Peers) -> None:
     if peers.count == 1:
         return
     peers.exchange(None)
+    end_watch()
     if peers.is_first:
         time.sleep(LAST_SECONDS)
     jax.distributed.shutdown()

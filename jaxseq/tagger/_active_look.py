@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
@@ -14,6 +13,7 @@ from jax import lax
 from jaxtyping import Array
 
 from jaxseq.batch import PackedBatch, batch_entropy, batch_marginals, batch_viterbi, map_on_cores
+from jaxseq.batch._cores import usable_cores
 from jaxseq.chain import Chain, entropy, log_partition, viterbi
 from jaxseq.chain._entropy import label_entropies, step_entropies
 from jaxseq.chain._marginals import chain_marginals, row_marginals
@@ -75,7 +75,7 @@ class PoolView:
                 found |= _steps_of_rows(*rows)
             return jax.tree.map(np.asarray, found)
 
-        cores, parts = os.cpu_count() or 1, []
+        cores, parts = usable_cores(), []
         for first in range(0, len(self._shards), cores):
             parts += map_on_cores(on_shard, self._shards[first : first + cores])
         found: dict[str, Any] = {}

@@ -63,25 +63,25 @@ def _keeper(
 ) -> Keeper:
     """Where states are kept, under a name that says which search they are of.
 
-    On a mesh and without one the names differ; what was kept under the other one is found where
-    this process has all sentences.
+    It says nothing of cores, and that of L-BFGS nothing of devices and processes: stopped on some,
+    a search goes on with others. A file that is named after the cores of one process as well is
+    found where this process has all sentences.
     """
     if plan.checkpoint is None:
         return Keeper(None, "")
 
-    def on_a_mesh() -> str:
-        return shared_fingerprint(problem, plan, begin, term, warm)
-
-    def alone() -> str:
+    def by_cores(cores: int = plan.cores) -> str:
         steps = plan.epochs * most_batches(problem, plan)
-        return fingerprint(problem, plan, begin, term, warm, steps)
+        return fingerprint(problem, replace(plan, cores=cores), begin, term, warm, steps)
 
+    if plan.algorithm != "lbfgs":
+        return Keeper(plan.checkpoint, by_cores(0), by_cores, blocks=blocks)
+    shared = shared_fingerprint(problem, plan, begin, term, warm)
     if plan.mesh is None:
-        also = on_a_mesh if plan.algorithm == "lbfgs" else None
-        return Keeper(plan.checkpoint, alone(), also, blocks=blocks)
+        return Keeper(plan.checkpoint, shared, by_cores, blocks=blocks)
     peers = peers_of(plan.mesh)
-    also = alone if peers.count == 1 else None
-    return Keeper(plan.checkpoint, on_a_mesh(), also, peers, blocks)
+    also = by_cores if peers.count == 1 else None
+    return Keeper(plan.checkpoint, shared, also, peers, blocks)
 
 
 def _as_type(parameters: Parameters, dtype: str) -> Parameters:

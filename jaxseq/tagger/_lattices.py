@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
@@ -14,6 +13,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array
 
 from jaxseq.batch import PackedBatch, batch_marginals, batch_viterbi, map_on_cores
+from jaxseq.batch._cores import usable_cores
 from jaxseq.chain import Chain, k_best, log_partition, marginals, viterbi
 from jaxseq.learn._corpus import Layout, Shard, lay_out, make_shards
 from jaxseq.learn._objective import node_scores
@@ -90,7 +90,7 @@ def _on_shards(
         nodes = node_scores(model.table, model.start, model.stop, shard, model.num_labels)
         return np.asarray(run(nodes, model.transitions, shard.segments, shard.num_sequences))
 
-    cores, found = os.cpu_count() or 1, []
+    cores, found = usable_cores(), []
     for first in range(0, len(shards), cores):
         found += map_on_cores(on_shard, shards[first : first + cores])
     return layout.collect(found)

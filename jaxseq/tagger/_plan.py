@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from jaxseq.batch._cores import usable_cores
 from jaxseq.learn._entropy_derivations import BY_ROW, EntropyGradient
 from jaxseq.learn._lbfgs import Settings
 from jaxseq.learn._parameters import WeightSet
@@ -94,7 +95,7 @@ def plan_of(tagger: CRFTagger, mesh: Mesh | None = None) -> Plan:
         batch_size=int(tagger.batch_size),
         learning_rate=float(rate),
         seed=int(tagger.seed),
-        cores=int(tagger.cores or os.cpu_count() or 1),
+        cores=int(tagger.cores or usable_cores()),
         progress=tagger.progress if mesh is None or jax.process_index() == 0 else False,
         checkpoint=tagger.checkpoint,
         checkpoint_every=int(tagger.checkpoint_every),

@@ -46,7 +46,7 @@ class Keeper:
     Args:
         path: the file; None keeps nothing.
         about: says which search this is.
-        also: another name of the same search, under which a file may have been kept.
+        also: another name of the same search, under which a file is read, but none is written.
         peers: on a mesh, all its processes. The first one writes; where weights are in blocks, each
             writes some of them. All must see the file.
         blocks: how the weights are cut in this search; None where they never are.
@@ -61,7 +61,8 @@ class Keeper:
         blocks: Blocks | None = None,
     ):
         self._path = None if path is None else Path(path)
-        self._about, self._on_mesh, self._blocks = about, peers is not None, blocks
+        self._about = self._about_on_disk = about
+        self._on_mesh, self._blocks = peers is not None, blocks
         self._peers = Peers(0, 1, lambda message: [message]) if peers is None else peers
         if self._path is None:
             return
@@ -73,10 +74,10 @@ class Keeper:
             return
         found = read_about(self._path) or ""
         if also is not None and not found.startswith(about) and found.startswith(other := also()):
-            self._about = other
+            self._about_on_disk = other
 
-    def _name(self, stage: int) -> str:
-        return f"{self._about} stage {stage}"
+    def _name_on_disk(self, stage: int) -> str:
+        return _name(self._about_on_disk, stage)
 
     def stage(self, stages: int) -> int:
         """The stage on disk; the first where there is none, or another search's (which `resumed`
@@ -84,7 +85,7 @@ class Keeper:
         if self._path is None or not self._path.exists():
             return 0
         found = read_about(self._path)
-        return next((stage for stage in range(stages) if found == self._name(stage)), 0)
+        return next((stage for stage in range(stages) if found == self._name_on_disk(stage)), 0)
 
     def resumed(self, begun: Any, stage: int) -> tuple[Any, Before | None]:
         """The state on disk, and what was done before its stage; else the one given, and None.
@@ -93,9 +94,9 @@ class Keeper:
         """
         if self._path is None or not self._path.exists():
             return begun, None
-        if read_about(self._path) in [self._name(earlier) for earlier in range(stage)]:
+        if read_about(self._path) in [self._name_on_disk(earlier) for earlier in range(stage)]:
             return begun, None
-        like, name = _arrays_of(begun), self._name(stage)
+        like, name = _arrays_of(begun), self._name_on_disk(stage)
         with self._peers.guard():
             if self._blocks is None:
                 tree, extra = load_checkpoint(self._path, like, name)
@@ -111,7 +112,8 @@ class Keeper:
         names = ("value", "iteration", "values", "evaluations")
         extra = {name: getattr(state, name) for name in names if hasattr(state, name)}
         extra["before"] = list(before)
-        arrays, about = _arrays_of(state), self._name(stage)
+        arrays, about = _arrays_of(state), _name(self._about, stage)
+        self._about_on_disk = self._about
         if self._blocks is not None and any_in_blocks(arrays):
             save_parts(self._path, arrays, about, extra, self._blocks, self._peers)
             return
@@ -136,6 +138,10 @@ class Keeper:
                     remove_parts(self._path)  # also of a search that was killed
         elif state is not None:
             self.keep(state, stage, before)
+
+
+def _name(about: str, stage: int) -> str:
+    return f"{about} stage {stage}"
 
 
 def _arrays_of(state: Any) -> dict[str, Any]:

@@ -168,12 +168,20 @@ class _Writer:
         )
         write_index(self._folder, index)
 
+    def _check_vocabulary(self, extractor: FeatureExtractor) -> None:
+        if self._cutoff > 1 and not extractor.attribute_count + extractor.edge_attribute_count:
+            raise ValueError(
+                f"cutoff: expected one that leaves some attributes, got {self._cutoff}, which no "
+                "attribute occurs as often as"
+            )
+
     def _write_shard(
         self, number: int, extractor: FeatureExtractor, features: TokenFeatures
     ) -> None:
         if not self._found:
             raise ValueError("corpus: expected at least one token with a label, got none")
         if number == 0:  # all parts of a pass have the same
+            self._check_vocabulary(extractor)
             self._vocabulary = digest_of(*extractor.state())
         flat = check_labels(self._labels, features.lengths)
         labels: EncodedLabels = encode_labels(flat, self._classes, features.lengths)

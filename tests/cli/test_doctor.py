@@ -8,6 +8,7 @@ import pytest
 import jaxseq
 from jaxseq.cli import _doctor, _doctor_checks, _doctor_facts
 from jaxseq.cli._doctor_checks import CHECKS, CheckError, run_checks
+from jaxseq.tagger._plan import plan_of
 
 
 def quick(monkeypatch, **checks):
@@ -47,6 +48,17 @@ def test_json_holds_the_same(succeed, monkeypatch):
     assert report["numbers"]["default float"] == "float64"  # as the suite has it
     assert report["jaxseq"]["engine"].startswith("auto")
     assert [check["said"] for check in report["checks"]] == ["as it ought to be"]
+
+
+def test_cores_are_those_that_this_process_may_use(succeed, monkeypatch):
+    quick(monkeypatch, one=fine)
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {3, 5, 6}, raising=False)
+    report = json.loads(succeed("doctor", "--json"))
+    assert (report["machine"]["cores"], report["machine"]["cores usable"]) == (64, 3)
+    assert report["jaxseq"]["shards at a time"] == report["jaxseq"]["shards of a corpus"] == 3
+    assert plan_of(jaxseq.CRFTagger(cores=None)).cores == 3
+    assert "orbax-checkpoint" not in report["versions"]
 
 
 @pytest.mark.parametrize("check", [broken, crashing])

@@ -46,6 +46,23 @@ def test_train_from_shards_on_the_command_line(succeed, command, toy, tmp_path):
     assert (one[0] == other[0]).all()
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_file_without_sentences_may_stand_anywhere(succeed, toy, tmp_path, place):
+    files = [toy / "train.txt"]
+    files.insert(place, tmp_path / "empty.txt")
+    (tmp_path / "empty.txt").write_text("\n\n")
+    more = ["--templates", toy / "templates", "--out", tmp_path / "shards", "--json"]
+    report = json.loads(succeed("shard", "--train", *files, *more))
+    assert report["sentences"] == len(TEXTS)
+
+
+def test_a_cutoff_that_leaves_nothing_is_refused(run, command, tmp_path):
+    status, _, err = run(*command, "--cutoff", "100000")
+    assert status == 2
+    assert "cutoff: expected one that leaves some attributes, got 100000" in err
+    assert not (tmp_path / "shards").exists()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

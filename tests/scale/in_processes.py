@@ -42,12 +42,20 @@ IN_BLOCKS = {
 
 
 def draw_problem(dtype):
-    """Features, labels, other sentences' features, spread and a point."""
+    """Features, labels, spread and a point."""
     rng = np.random.default_rng(1)
     features = problems.draw_features(rng, 17)
     labels = problems.draw_labels(rng, features, partial=True)
     spread = problems.draw_spread(rng, "observed")
     return features, labels, spread, problems.draw_point(rng, spread, False, dtype)
+
+
+def draw_unlabelled():
+    """Features of 17 other sentences."""
+    return problems.draw_features(np.random.default_rng(4), 17)
+
+
+ENTROPY_WEIGHT = 0.7
 
 
 def draw_em(dtype):
@@ -65,15 +73,25 @@ def as_lists(tree):
     return [np.asarray(leaf, float).ravel().tolist() for leaf in jax.tree.leaves(tree)]
 
 
+def by_name(found, regularised):
+    """The parts by name, for JSON."""
+    return {
+        "supervised, counts": [as_lists(part) for part in found],
+        "regularised": as_lists(regularised),
+    }
+
+
 def alone(dtype):
-    """What one process finds: value and gradient, a tally, a step of EM."""
+    """What one process finds: value and gradient, a tally, a step of EM; with entropies too."""
     features, labels, spread, point = draw_problem(dtype)
-    objective = Objective(problems.shards_of(features, labels), spread, 0.3)
+    shards, rest = problems.shards_of(features, labels), problems.shards_of(draw_unlabelled())
+    objective = Objective(shards, spread, 0.3)
+    regularised = Objective(shards, spread, 0.3, None, rest, ENTROPY_WEIGHT)
     words, theta = draw_em(dtype)
     corpus = word_corpus(words, problems.WORDS, cores=1)
     step = EMOperator(None, corpus, 1.0)(theta)
     found = problems.differentiate(objective, point), expected_counts(theta, corpus), step
-    return [as_lists(part) for part in found]
+    return by_name(found, problems.differentiate(regularised, point))
 
 
 def together(dtype, split, index, mesh):
@@ -82,12 +100,15 @@ def together(dtype, split, index, mesh):
     own = range(split) if index == 0 else range(split, 17)
     part = problems.cut(features, labels, own)
     objective = MeshObjective(problems.shards_of(*part), spread, 0.3, mesh=mesh)
+    rest, _ = problems.cut(draw_unlabelled(), None, own)
+    regularised = objective.with_unlabelled(problems.shards_of(rest), "mann")
+    regularised.entropy_weight = ENTROPY_WEIGHT
     words, theta = draw_em(dtype)
     corpus = word_corpus([words[q] for q in own], problems.WORDS, cores=1)
     step = EMOperator(None, corpus, 1.0, mesh=mesh)(theta)
     tally = expected_counts(theta, corpus, mesh=mesh)
     found = problems.differentiate(objective, point), tally, step
-    return [as_lists(part) for part in found]
+    return by_name(found, problems.differentiate(regularised, point))
 
 
 def train(index, folder, mesh):

@@ -5,10 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
+from jaxseq.constraints import (
+    AtMostOnce,
+    Penalised,
+    StartsWith,
+    _mesh_search,
+    bind_constraints,
+    search_corpus,
+)
 from jaxseq.learn import _mesh_objective as mesh_objective
 from jaxseq.learn import expected_counts, viterbi_counts
-from jaxseq.models import Multinomials
+from jaxseq.models import CRF, Multinomials
 from jaxseq.scale import make_mesh
+from jaxseq.tagger import _lattices, _mesh_lattices
 from tests.scale import problems
 
 
@@ -26,6 +35,9 @@ def programs():
     for model in (1, 2):
         for name, wrong in of_objective(make_mesh(model=model)):
             yield f"{name}, {model}", wrong
+        for name, wrong in of_decoding(make_mesh(model=model)):
+            yield f"{name}, {model}", wrong
+    yield "search under constraints", of_search(make_mesh())
     rng, mesh = np.random.default_rng(1), make_mesh()
     s, v = problems.LABELS, problems.WORDS
     sizes = (s,), (s, s), (v, s)
@@ -75,3 +87,61 @@ def of_objective(mesh):
         return mesh_objective._mesh_sum(found, objective.spread, mesh, objective.blocks)
 
     yield "gradient", wrong_with(gradient, tables, lattices(nodes, edges)[0])
+
+
+class _Asked(Exception):
+    """A program was about to be run."""
+
+
+def wrong_when_run(module, name, arrays, work):
+    """What is wrong with the program `name` of a module as it is run in the course of ``work()``.
+
+    Args:
+        arrays: how many of its arguments, the first ones, are arrays or trees of them.
+    """
+    ordinary = getattr(module, name)
+
+    def ask(*arguments):
+        raise _Asked(arguments)
+
+    setattr(module, name, ask)
+    try:
+        work()
+    except _Asked as asked:
+        (arguments,) = asked.args
+    finally:
+        setattr(module, name, ordinary)
+    rest = arguments[arrays:]
+    return wrong_with(lambda *given: ordinary(*given, *rest), *arguments[:arrays])
+
+
+def of_decoding(mesh):
+    """Best labels and marginals of packed rows, the best paths of single sentences."""
+    rng = np.random.default_rng(2)
+    features = problems.draw_features(rng, 9)
+    s = problems.LABELS
+    sizes = (problems.ATTRIBUTES, s), (s, s)
+    model = CRF(*(jnp.asarray(rng.normal(size=size), "float32") for size in sizes))
+    for decode in (_lattices.best_labels, _lattices.node_marginals):
+        wrong = wrong_when_run(_mesh_lattices, "_run", 3, lambda: decode(model, features, mesh))
+        yield decode.__name__, wrong
+    decode = lambda: _lattices.k_best_paths(model, features, 3, mesh)  # noqa: E731
+    yield "k_best_paths", wrong_when_run(_mesh_lattices, "_run_chains", 2, decode)
+
+
+def of_search(mesh):
+    """The beam search."""
+    rng = np.random.default_rng(3)
+    rules = [Penalised(AtMostOnce(), 1.0), Penalised(StartsWith(["A"]), 0.5)]
+    lengths = np.array([4, 2, 6])
+    with jax.enable_x64(False):  # penalties of the type that they have where float64 is not wanted
+        bound = bind_constraints(rules, ["A", "B", "C"])
+    nodes = rng.normal(size=(12, 3)).astype(np.float32)
+    x = bound.observe_all([["w"] * length for length in lengths])
+    edges = np.zeros((3, 3), np.float32)
+    return wrong_when_run(
+        _mesh_search,
+        "_search",
+        3,
+        lambda: search_corpus(nodes, edges, lengths, bound, x, k=2, method="beam", mesh=mesh),
+    )

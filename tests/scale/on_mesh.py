@@ -270,7 +270,8 @@ def main():
         found["shards"] = dict(told(pair) for pair in from_shards())
         found["rows"] = dict(told(pair) for pair in stopped.rows_of_any_blocks())
         found["gone on with"] = dict(told(pair) for pair in stopped.gone_on_with())
-    found["lowered"] = dict(told(pair) for pair in lowered.programs())
+        # With 64-bit numbers on, since without them there is no float64 that could be noticed.
+        found["lowered"] = dict(told(pair) for pair in lowered.programs())
     found["devices"] = jax.device_count()
     json.dump(found, sys.stdout)
 

@@ -126,7 +126,7 @@ def test_a_search_that_is_over_leaves_no_parts(found):
 
 def test_programs_of_a_mesh_are_for_accelerators(found):
     """Lowered for GPUs and TPUs: without callbacks, float64 or products that are rounded."""
-    assert len(found["lowered"]) == 10
+    assert len(found["lowered"]) == 17
     assert not {name: wrong for name, wrong in found["lowered"].items() if wrong}
 
 

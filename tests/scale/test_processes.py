@@ -103,13 +103,28 @@ def found(folder):
 @pytest.mark.parametrize("split", in_processes.SPLITS)
 @pytest.mark.parametrize("dtype", CLOSE)
 def test_objective_and_counts_agree(found, dtype, split):
-    expected = in_processes.alone(dtype)
-    for ours, theirs in zip(expected, found[dtype][split]):
+    expected = in_processes.alone(dtype)["supervised, counts"]
+    for ours, theirs in zip(expected, found[dtype][split]["supervised, counts"]):
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs):
             scale = max(np.abs(one).max(initial=0), 1e-3)
             assert np.isfinite(one).all()
             np.testing.assert_allclose(one, other, rtol=0, atol=CLOSE[dtype] * scale)
+
+
+@pytest.mark.parametrize("split", in_processes.SPLITS)
+@pytest.mark.parametrize("dtype", CLOSE)
+def test_entropy_regularised_objective_agrees(found, dtype, split):
+    """The value, and the gradient as a whole: of an entropy's, single entries are small differences
+    of large numbers."""
+    ours, theirs = in_processes.alone(dtype), found[dtype][split]
+    (value, *gradient), (other, *others) = (each["regularised"] for each in (ours, theirs))
+    supervised = ours["supervised, counts"][0][0]
+    assert abs(value[0] - supervised[0]) > 1.0
+    assert value[0] == pytest.approx(other[0], rel=CLOSE[dtype])
+    one, two = np.concatenate(gradient), np.concatenate(others)
+    assert one.shape == two.shape
+    assert np.linalg.norm(one - two) <= CLOSE[dtype] * np.linalg.norm(one)
 
 
 def test_training_agrees(found):
@@ -306,6 +321,36 @@ def test_command_line_gives_the_same_model(folder):
     np.testing.assert_allclose(one.model_.weights, many.model_.weights, atol=2e-3)
 
 
+@pytest.mark.parametrize("first", [1, 2])
+def test_command_line_goes_on_with_another_number_of_processes(folder, first):
+    """What one process left, two go on with, and the other way round."""
+    X, y = draw_sentences(np.random.default_rng(5), 30)
+    files = [folder / f"{name}.txt" for name in "abc"]
+    for file, part in zip(files, (slice(0, 18), slice(18, 24), slice(24, 30))):
+        write_corpus(file, X[part], y[part])
+    (folder / "both").write_text("word[0]\nword[-1]|word[0]\n")
+    usual = ["train", "--train", *files, "--templates", folder / "both", "--json", "--quiet"]
+    kept = folder / f"left by {first}"
+
+    def run(count, out, *more):
+        arguments = [*usual, "--out", folder / out, *more]
+        if count == 1:
+            with jax.enable_x64(False):
+                assert main([*map(str, arguments)]) == 0
+        else:
+            ended = finish(start_pair(arguments))
+            assert [status for status, *_ in ended] == [0, 0], ended[0][2][-2000:]
+
+    run(first, f"cut {first}", "--checkpoint", kept, "--max-iterations", 5)
+    assert kept.exists()
+    run(3 - first, f"further {first}", "--checkpoint", kept)
+    assert not kept.exists()
+    run(1, f"whole {first}")
+    further, whole = (jaxseq.load(folder / f"{name} {first}") for name in ("further", "whole"))
+    assert further.extractor_.attribute_names() == whole.extractor_.attribute_names()
+    np.testing.assert_allclose(further.model_.weights, whole.model_.weights, atol=2e-3)
+
+
 def test_truncated_shard(folder):
     """Every process says whose file is wrong, and nothing is written."""
     (folder / "whole.txt").write_text("a N\nb V\n\n")
@@ -324,11 +369,15 @@ def test_truncated_shard(folder):
     assert not (folder / "none").exists()
 
 
-@pytest.mark.parametrize(("killed", "how"), [(1, "KILL"), (0, "KILL"), (1, "TERM"), (0, "USR1")])
+@pytest.mark.parametrize(
+    ("killed", "how"),
+    [(1, "KILL"), (0, "KILL"), (1, "TERM"), (0, "USR1"), (1, "STOP"), (0, "STOP")],
+)
 def test_a_killed_process_is_missed(folder, killed, how):
     """The other ends within a minute, with a message; its checkpoint is whole.
 
-    So it is where one fails by what nobody has foreseen (USR1), and says so.
+    So it is where one fails by what nobody has foreseen (USR1), and says so; and where one stands
+    still (STOP) and breaks no connection.
     """
     X, y = draw_sentences(np.random.default_rng(6), 30)
     write_corpus(folder / "long.txt", X, y)
@@ -341,9 +390,11 @@ def test_a_killed_process_is_missed(folder, killed, how):
         time.sleep(0.05)
     pair[killed].send_signal(getattr(signal, f"SIG{how}"))
     ended = time.monotonic()
-    told = finish(pair)
-    status, _, errors = told[1 - killed]
+    told = {1 - killed: finish([pair[1 - killed]])[0]}
     assert time.monotonic() - ended < 60
+    pair[killed].kill()  # where it was only stopped
+    told[killed] = finish([pair[killed]])[0]
+    status, _, errors = told[1 - killed]
     if how == "USR1":
         line = "jaxseq: error: process 0: unexpected KeyError: 'nobody thought of this'"
         assert (told[killed][0], told[killed][2].splitlines()[-1]) == (1, line)
@@ -356,6 +407,27 @@ def test_a_killed_process_is_missed(folder, killed, how):
         assert f"the search up to its last checkpoint is in {kept}" in errors
     assert read_about(kept).startswith("shared")
     assert not (folder / "killed").exists()
+
+
+def test_a_process_that_dies_between_roll_call_and_registration_is_missed(folder):
+    """JAX would abort with a stack trace."""
+    (folder / "few.txt").write_text("a N\nb V\n\n")
+    (folder / "word").write_text("word[0]\n")
+    arguments = ["train", "--train", folder / "few.txt", "--templates", folder / "word"]
+    port = free_port()
+    place = ["--coordinator", f"127.0.0.1:{port}", "--num-processes", 2, "--process-id", 0]
+    process = start([*arguments, "--out", folder / "early", *place])
+    for connection in call_roll("127.0.0.1", port, 2, 1, 60.0).values():
+        connection.close()
+    ended = time.monotonic()
+    [(status, output, errors)] = finish([process])
+    assert time.monotonic() - ended < 60
+    assert (status, output) == (1, "")
+    last = errors.strip().splitlines()[-1]
+    assert last == (
+        "jaxseq: error: process 0: another process of this run has ended or cannot be reached "
+        "(process 1 has closed its connection)"
+    )
 
 
 # ------------------------------------------------------------------------ without other processes
@@ -482,7 +554,8 @@ def roll(*told, seconds=5.0):
 
     def run(place, count, index):
         try:
-            call_roll("127.0.0.1", port, count, index, seconds)
+            for connection in call_roll("127.0.0.1", port, count, index, seconds).values():
+                connection.close()
             found[place] = None
         except ValueError as error:
             found[place] = str(error)

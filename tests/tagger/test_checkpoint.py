@@ -7,6 +7,7 @@ from hypothesis import given
 
 import jaxseq
 from jaxseq.learn import Spread
+from jaxseq.learn._checkpoint import read_about
 from jaxseq.learn._mesh_blocks import Blocks
 from jaxseq.tagger import _fit, _resume
 from tests.tagger.toys import toy_corpus
@@ -94,6 +95,39 @@ def test_a_search_that_is_cut_short_can_be_taken_further(tmp_path):
     tagger(max_iterations=6, checkpoint=checkpoint).fit(X, Y)
     further = tagger(max_iterations=12, checkpoint=checkpoint).fit(X, Y)
     assert further.n_iter_ == 12
+    whole = tagger(max_iterations=12).fit(X, Y)
+    np.testing.assert_array_equal(further.model_.weights, whole.model_.weights)
+
+
+def test_a_search_goes_on_with_other_cores(tmp_path):
+    checkpoint = tmp_path / "search"
+    tagger(max_iterations=6, checkpoint=checkpoint).fit(X, Y)
+    further = tagger(max_iterations=12, checkpoint=checkpoint, cores=2).fit(X, Y)
+    whole = tagger(max_iterations=12).fit(X, Y)
+    assert further.n_iter_ == 12
+    assert further.loss_ == pytest.approx(whole.loss_, rel=1e-5)
+
+
+def test_mini_batches_go_on_with_other_cores(tmp_path, monkeypatch):
+    checkpoint = tmp_path / "search"
+    interrupt_after(monkeypatch, 3)
+    tagger(**KINDS["sgd"], checkpoint=checkpoint).fit(X, Y)
+    monkeypatch.undo()
+    assert checkpoint.exists()
+    further = tagger(**KINDS["sgd"], checkpoint=checkpoint, cores=2).fit(X, Y)
+    whole = tagger(**KINDS["sgd"]).fit(X, Y)
+    np.testing.assert_array_equal(further.model_.weights, whole.model_.weights)
+
+
+def test_a_checkpoint_that_is_named_after_its_cores_is_read_and_written_anew(tmp_path, monkeypatch):
+    checkpoint = tmp_path / "search"
+    monkeypatch.setattr(_fit, "shared_fingerprint", lambda *a: _resume.fingerprint(*a, 0))
+    tagger(max_iterations=6, checkpoint=checkpoint).fit(X, Y)
+    monkeypatch.undo()
+    old = read_about(checkpoint)
+    assert not old.startswith("shared")
+    further = tagger(max_iterations=12, checkpoint=checkpoint).fit(X, Y)
+    assert read_about(checkpoint).startswith("shared")
     whole = tagger(max_iterations=12).fit(X, Y)
     np.testing.assert_array_equal(further.model_.weights, whole.model_.weights)
 
