@@ -66,6 +66,25 @@ def test_every_point_is_a_fixed_point_of_em(frozen):
         assert np.sqrt(gap / size) < 1e-8
 
 
+def test_the_default_settings_reach_the_end_in_single_precision():
+    with jax.enable_x64(False):
+        found = hmm_path(*_corpora(), frozen=FROZEN)
+        assert found.path.points.dtype == np.float32
+        assert found.path.outcome is Outcome.REACHED_ONE
+        assert found.path.residual.max() <= 1e-5
+        last = np.asarray(found.parameters(-1).emission)
+    np.testing.assert_allclose(last, _path(FROZEN).parameters(-1).emission, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", ["tolerance", "tangent_tolerance"])
+def test_a_tolerance_that_the_precision_cannot_reach_is_refused(name):
+    settings = HMM_SETTINGS._replace(**{name: 9e-9})
+    with pytest.raises(
+        ValueError, match=f"^{name}: expected None, or at least.*float32, got 9e-09"
+    ):
+        hmm_path(*_corpora(), settings=settings, dtype=np.float32)
+
+
 def test_it_begins_with_the_supervised_model():
     labelled, _ = _corpora()
     wanted = estimate_hmm(labelled, LABELS)
