@@ -52,7 +52,9 @@ HMM_SETTINGS = Settings(
     stretch=0.03,
 )
 """For HMMs, in float32 and float64. Lengths are those of `homotopy_problem`'s scaled unknowns, in
-which ‖Θ̃‖ is about the square root of a sequence's length."""
+which ‖Θ̃‖ is about the square root of a sequence's length. Of ∇E the two largest eigenvalues are
+recorded, and so bifurcations of these two are found; each more (``eigenvalues=k``) costs about a
+product a point, or two."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,8 @@ class HMMPath:
         return choose(self.path, index, why)
 
     def critical_points(self, accuracy: float = 1e-6) -> list[CriticalPoint]:
-        """Folds and bifurcations between the points; `find_critical_points`, which see."""
+        """Folds, and bifurcations of the eigenvalues that the settings had recorded, between the
+        points; `find_critical_points`, which see."""
         return find_critical_points(self.problem, self.path, self.settings, accuracy)
 
 

@@ -26,6 +26,7 @@ from jaxseq.learn import (
 from jaxseq.learn.homotopy import Jacobian, Outcome, Problem, Structure, follow_path
 from jaxseq.learn.homotopy._host import gmres, lanczos_on_host, linearise_flat
 from jaxseq.learn.homotopy._problem import flat_map
+from jaxseq.learn.homotopy._solver import Solver
 from jaxseq.learn.homotopy._spectrum import leading_eigenvalues
 from jaxseq.models import Multinomials
 
@@ -108,6 +109,28 @@ def test_the_dense_route_ends_at_the_same_place(frozen):
         np.testing.assert_allclose(one, other, atol=1e-7)
     wanted = leading_eigenvalues(dense, jnp.asarray(found.points[-1, :-1]), 2, dense=True).values
     np.testing.assert_allclose(ours.eigenvalues[-1], wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("frozen", [FROZEN, ()])
+def test_points_on_the_way_are_those_of_dense_matrices(frozen):
+    """Newton's method with the matrix itself, from each λ of the path to the next."""
+    settings = HMM_SETTINGS._replace(tolerance=1e-12, tangent_tolerance=1e-8)
+    found = hmm_path(*_corpora(), frozen=frozen, settings=settings)
+    path = found.path
+    assert path.outcome is Outcome.REACHED_ONE
+    assert (np.diff(path.lam) > 0).all()
+    dense = Solver(
+        found.problem,
+        settings._replace(jacobian=Jacobian.DENSE, stretch=None, deflated=0, max_corrections=50),
+    )
+    point = path.points[0]
+    for want in path.points[1:]:
+        steps = np.linspace(point[-1], want[-1], 9)[1:]
+        for lam in steps:  # short ones, as these are not foretold
+            got = dense.land(point, float(lam), dense.base(point), np.inf)
+            assert got.converged
+            point = got.point
+        np.testing.assert_allclose(point, want, atol=1e-7)
 
 
 def test_linearising_is_differentiating():

@@ -31,7 +31,7 @@ from jaxseq.learn.homotopy._solver import Base, Correction, Solver, Tangent
 from jaxseq.learn.homotopy._step_length import LEAP, Step, Verdict, judge
 from jaxseq.learn.homotopy._store import PathKeeper, load_path
 
-STUCK, TINY, CAREFUL = 4, 1e-4, 12
+STUCK, TINY, CAREFUL = 4, 1e-6, 12
 """After so many failures in a row, or a step shorter than that share of ‖z‖, so many steps are
 taken with care: see `_with_care`."""
 NEAR = 0.05
