@@ -53,8 +53,8 @@ HMM_SETTINGS = Settings(
 )
 """For HMMs, in float32 and float64. Lengths are those of `homotopy_problem`'s scaled unknowns, in
 which ‖Θ̃‖ is about the square root of a sequence's length. Of ∇E the two largest eigenvalues are
-recorded, and so bifurcations of these two are found; each more (``eigenvalues=k``) costs about a
-product a point, or two."""
+recorded, and so bifurcations of these two are found: more (``eigenvalues=k``) cost more products
+at every point."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from jaxseq.learn import (
     word_corpus,
 )
 from jaxseq.learn.homotopy import Jacobian, Outcome, Problem, Structure, follow_path
-from jaxseq.learn.homotopy._host import gmres, lanczos_on_host, linearise_flat
+from jaxseq.learn.homotopy._host import gmres, gmres_and_rest, lanczos_on_host, linearise_flat
 from jaxseq.learn.homotopy._problem import flat_map
 from jaxseq.learn.homotopy._solver import Solver
 from jaxseq.learn.homotopy._spectrum import leading_eigenvalues
@@ -153,6 +153,17 @@ def test_gmres_solves(seed, size, kept):
     right = rng.normal(size=size)
     found = gmres(lambda x: matrix @ x, right, 1e-11, kept, 50)
     np.testing.assert_allclose(found, np.linalg.solve(matrix, right), atol=1e-8)
+
+
+@given(st.integers(0, 99), st.integers(2, 8), st.integers(1, 9), st.integers(1, 3))
+def test_what_gmres_leaves_is_told_without_a_product(seed, size, kept, restarts):
+    rng = np.random.default_rng(seed)
+    matrix = np.eye(size) + 0.5 * rng.normal(size=(size, size)) / size
+    half, right = np.diag(rng.uniform(0.5, 2, size)), rng.normal(size=size)
+    found, rest = gmres_and_rest(
+        lambda x: matrix @ x, right, 1e-3, kept, restarts, lambda x: half @ x
+    )  # fmt: skip
+    np.testing.assert_allclose(rest, right - matrix @ found, atol=1e-10)
 
 
 @given(st.integers(0, 99), st.integers(2, 9))

@@ -34,9 +34,9 @@ from jaxseq.learn.homotopy._store import PathKeeper, load_path
 STUCK, TINY, CAREFUL = 4, 1e-6, 12
 """After so many failures in a row, or a step shorter than that share of ‖z‖, so many steps are
 taken with care: see `_with_care`."""
-NEAR = 0.05
-"""The first of these tries to land on λ = 1, if it is no farther than this."""
-
+NEAR, SHORT_OF_ONE = 0.05, 1e-4
+"""No farther than this from λ = 1, a step shorter than that share is tiny already, and the first
+with care tries to land."""
 EXACT = 1e-4
 """Accuracy of the last point's eigenvalues, which are sought anew, once a path."""
 SHORT = 1e-3
@@ -175,7 +175,8 @@ class _Trial(NamedTuple):
 
 def _is_stuck(path: Path, events: tuple[Event, ...]) -> bool:
     """Whether, a few steps ago at most, many in a row have failed or one was tiny."""
-    failures, tiny = 0, TINY * float(np.linalg.norm(path.points[-1]))
+    share = SHORT_OF_ONE if 1 - float(path.lam[-1]) <= NEAR else TINY
+    failures, tiny = 0, share * float(np.linalg.norm(path.points[-1]))
     recent = events[-(STUCK + CAREFUL) + 1 :]
     for number, event in enumerate(recent):
         failures = 0 if event.outcome.is_accepted else failures + 1
