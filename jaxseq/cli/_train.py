@@ -199,6 +199,7 @@ def _read(options: argparse.Namespace, peers: Peers | None) -> _Input:
 def _train(options: argparse.Namespace, peers: Peers | None) -> int:
     from jaxseq.scale._watch import others_not_needed
     from jaxseq.tagger import CRFTagger
+    from jaxseq.tagger._hmm_tagger import ImpossibleSentence
 
     writes = peers is None or peers.is_first
     with contextlib.nullcontext() if peers is None else peers.guard():
@@ -229,8 +230,11 @@ def _train(options: argparse.Namespace, peers: Peers | None) -> int:
             predictor = ConstrainedTagger(trained.tagger, rules, options.beam)
         # What did not fit one device in training does not now.
         shared = {"mesh": together["mesh"]} if options.model_devices is not None else {}
-        scores = span_scores(dev_labels, predictor.predict(dev.sentences, **shared))
-        table, report["dev"] = scores.table(), scores.as_dict()
+        try:
+            scores = span_scores(dev_labels, predictor.predict(dev.sentences, **shared))
+            table, report["dev"] = scores.table(), scores.as_dict()
+        except ImpossibleSentence as error:  # the model is written: what it did is told still
+            print(f"jaxseq: {options.dev}: not evaluated: {error}", file=sys.stderr)
     if options.quiet:
         return 0
     print(json.dumps(report, allow_nan=False) if options.json else _as_text(report, table))

@@ -212,8 +212,9 @@ class HMMTagger(BaseEstimator):
                 process alone take part.
 
         Raises:
-            ValueError: for a sentence of probability 0, which there is only without smoothing;
-                for a constraint with a label that the model does not have.
+            ValueError: for a sentence of probability 0, which there is only without smoothing or
+                at weight 1 (`ImpossibleSentence`); for a constraint with a label that the model
+                does not have.
 
         Warns:
             ConstraintWarning: where hard constraints cannot all be met; such a sentence gets the
@@ -228,13 +229,13 @@ class HMMTagger(BaseEstimator):
         bound = costly(self.classes_.tolist(), constraints)
         if bound is not None:
             best = best_under(scored, bound, width, mesh)
-            _check_possible(best >= 0, features.lengths)
+            _check_possible(best >= 0, features.lengths, self.weight)
         elif self.decoding == "viterbi":
             best = _lattices.best_labels(model, features, mesh)
-            _check_possible(best >= 0, features.lengths)
+            _check_possible(best >= 0, features.lengths, self.weight)
         else:
             found = _lattices.node_marginals(model, features, mesh)
-            _check_possible(found.sum(1) > 0, features.lengths)
+            _check_possible(found.sum(1) > 0, features.lengths, self.weight)
             best = found.argmax(1)
         return split_by_sentence(self.classes_[best].tolist(), features.lengths)
 
@@ -242,7 +243,7 @@ class HMMTagger(BaseEstimator):
         """The probability of each label at each token: [n, labels], columns as in `classes_`."""
         model, features = self._conditional(X)
         found = _lattices.node_marginals(model, features)
-        _check_possible(found.sum(1) > 0, features.lengths)
+        _check_possible(found.sum(1) > 0, features.lengths, self.weight)
         return split_by_sentence(found, features.lengths)
 
     def predict_marginals(self, X: Iterable[Any]) -> list[list[dict[str, float]]]:
@@ -284,7 +285,7 @@ class HMMTagger(BaseEstimator):
                 ]
             )
         possible = np.array([bool(paths) for paths in found], bool)
-        _check_possible(possible, np.ones(len(found), np.int64))
+        _check_possible(possible, np.ones(len(found), np.int64), self.weight)
         return found
 
     def score(self, X: Iterable[Any], y: Sequence[Sequence[Label]], sample_weight=None) -> float:
@@ -307,12 +308,22 @@ class HMMTagger(BaseEstimator):
         save(self, path)
 
 
-def _check_possible(possible: np.ndarray, lengths: np.ndarray) -> None:
-    """ValueError for the first sentence with a token that can have no label at all."""
+class ImpossibleSentence(ValueError):
+    """A sentence that a model gives the probability 0, whatever its labels."""
+
+
+def _check_possible(possible: np.ndarray, lengths: np.ndarray, weight: float | None) -> None:
+    """`ImpossibleSentence` for the first with a token that can have no label at all."""
     if not possible.all():
         token = int(np.flatnonzero(~possible)[0])
         sentence = int(np.searchsorted(np.cumsum(lengths), token, side="right"))
-        raise ValueError(
+        advice = "training with smoothing above 0, and a weight below 1, makes all possible"
+        if weight == 1:
+            advice = (
+                "at weight 1 (λ = 1) labelled sentences and smoothing count for nothing, and words "
+                "that the unlabelled ones lack are impossible: train with a weight below 1"
+            )
+        raise ImpossibleSentence(
             f"X[{sentence}]: expected a sentence that the model holds possible, got one of "
-            "probability 0; training with smoothing above 0 makes all possible"
+            f"probability 0; {advice}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from jaxseq.models._hmm import HMM
 from jaxseq.tagger._hmm_data import HMMData, read_hmm_data
 from jaxseq.tagger._hmm_plan import HMMPlan, check_balance, hmm_plan_of
 from jaxseq.tagger._hmm_search import HMMFitted, search_hmm
-from jaxseq.tagger._hmm_tagger import HMMTagger
+from jaxseq.tagger._hmm_tagger import HMMTagger, ImpossibleSentence
 from jaxseq.tagger._labels import Label
 from jaxseq.tagger._notes import fresh
 
@@ -25,6 +26,9 @@ STEP = 0.025
 @dataclass(frozen=True)
 class WeightSweep:
     """What a sweep over λ found: for each of `weights` the trained tagger and its score.
+
+    A score is NaN where the tagger holds a sentence impossible that it was to be scored on: at
+    λ = 1 nothing is smoothed. Such a λ is never the best.
 
     Example:
         >>> sweep = WeightSweep((0.0, 0.5, 1.0), (), np.array([0.7, 0.9, 0.9]))
@@ -39,7 +43,9 @@ class WeightSweep:
     @property
     def best_index(self) -> int:
         """Where the best score is; the first place, where several have it."""
-        return int(np.argmax(self.scores))
+        if np.isnan(self.scores).all():
+            raise ValueError(f"scores: expected a number at some λ, got NaN at {self.weights}")
+        return int(np.nanargmax(self.scores))
 
     @property
     def best(self) -> float:
@@ -66,7 +72,8 @@ def sweep_weights(
     Args:
         tagger: settings; it is cloned, not changed. Its own weight and checkpoint are not used.
         X, y, unlabelled: as in `HMMTagger.fit`.
-        scoring: of a trained tagger; higher is better.
+        scoring: of a trained tagger; higher is better. Where it meets a sentence of probability
+            0, as λ = 1 has it of words that are not in `unlabelled`, the score is NaN.
         weights: λ, in the order in which to train; 0, .025, …, 1 if None.
         warm_start: start EM at each λ from the model of the one before; otherwise all start from
             the supervised model. The vocabulary is the same for all.
@@ -105,10 +112,17 @@ def sweep_weights(
         for balance in lambdas:
             found = supervised if balance == 0 else _train(data, plan, begin, balance)
             taggers.append(_trained(tagger, data, found, balance))
-            scores.append(float(scoring(taggers[-1])))
+            scores.append(_score(scoring, taggers[-1]))
             begin = found.model if warm_start else begin
             tick(len(scores), scores[-1])
     return WeightSweep(lambdas, tuple(taggers), np.array(scores))
+
+
+def _score(scoring: Callable[[HMMTagger], float], trained: HMMTagger) -> float:
+    try:
+        return float(scoring(trained))
+    except ImpossibleSentence:
+        return math.nan
 
 
 def _check_weights(weights: Sequence[float] | None) -> tuple[float, ...]:

@@ -56,6 +56,19 @@ def test_report(toy, tmp_path, succeed):
     assert "relative frequencies" in out
 
 
+def test_a_dev_file_that_the_model_holds_impossible_costs_its_figures_alone(toy, tmp_path, run):
+    dev, more = tmp_path / "dev", tmp_path / "more"
+    dev.write_text(columns_of(TEXTS[:2]))
+    more.write_text("the\n\nthe\n")
+    argv = train(toy, tmp_path / "m", "--unknown-below", 1, "--dev", dev, "--unlabelled", more)
+    code, out, err = run(*argv, "--em-weight", 1, "--json")
+    assert code == 0
+    assert json.loads(out)["dev"] is None
+    assert f"{dev}: not evaluated: X[0]: " in err
+    assert "at weight 1" in err
+    assert (tmp_path / "m" / "model.json").exists()
+
+
 def test_every_option_reaches_the_estimator(toy, tmp_path, succeed):
     given = {
         "column": "pos",

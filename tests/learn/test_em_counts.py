@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxseq.learn import (
+    _counts,
     expected_counts,
     known_counts,
     log_likelihoods,
@@ -150,3 +151,36 @@ def test_log_space_takes_over_where_probabilities_underflow():
     assert_counts(compiled.counts, counts, 1e-4)
     scaled = expected_counts(weights, corpus, method="scaled")
     assert float(scaled.log_likelihood) == -np.inf, "no need of log space"
+
+
+@pytest.mark.parametrize("count", [expected_counts, viterbi_counts])
+@given(seed=SEEDS)
+@settings(max_examples=3)
+def test_every_token_and_every_step_between_two_counts_once(count, seed):
+    counts = count(draw_weights(seed), make_corpus(seed)).counts
+    lengths = np.array(LENGTHS)
+    wanted = [(lengths > 0).sum(), np.maximum(lengths - 1, 0).sum(), lengths.sum()]
+    for family, total in zip(counts, wanted):
+        np.testing.assert_allclose(float(family.sum()), total, rtol=1e-12)
+
+
+def _sizes(jaxpr):
+    """Numbers of elements of all arrays that a program makes, those of its loops included."""
+    for equation in jaxpr.eqns:
+        yield from (int(np.prod(made.aval.shape)) for made in equation.outvars)
+        for value in equation.params.values():
+            for inner in value if isinstance(value, tuple | list) else (value,):
+                if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
+                    yield from _sizes(getattr(inner, "jaxpr", inner))
+
+
+def test_the_e_step_makes_no_array_of_tokens_by_vocabulary():
+    rng = np.random.default_rng(0)
+    words, tokens = 3000, 400
+    corpus = word_corpus([rng.integers(words, size=10) for _ in range(tokens // 10)], words)
+    weights = draw_weights(0, words=words)
+    programs = [jax.make_jaxpr(_counts.certified_tally)(weights, shard) for shard in corpus.shards]
+    sizes = [size for program in programs for size in _sizes(program.jaxpr)]
+    assert words * LABELS in sizes  # the counts of emissions: inner programs were looked at
+    # A shard is a share of the tokens; none of its arrays is as large as a tenth of its table.
+    assert max(sizes) < tokens / len(corpus.shards) * words / 10

@@ -24,8 +24,9 @@ from jaxseq.learn import (
     word_corpus,
 )
 from jaxseq.learn.homotopy import Jacobian, Outcome, Problem, Structure, follow_path
-from jaxseq.learn.homotopy._host import gmres, lanczos_on_host, linearise_flat
+from jaxseq.learn.homotopy._host import gmres, gmres_and_rest, lanczos_on_host, linearise_flat
 from jaxseq.learn.homotopy._problem import flat_map
+from jaxseq.learn.homotopy._solver import Solver
 from jaxseq.learn.homotopy._spectrum import leading_eigenvalues
 from jaxseq.models import Multinomials
 
@@ -66,6 +67,25 @@ def test_every_point_is_a_fixed_point_of_em(frozen):
         assert np.sqrt(gap / size) < 1e-8
 
 
+def test_the_default_settings_reach_the_end_in_single_precision():
+    with jax.enable_x64(False):
+        found = hmm_path(*_corpora(), frozen=FROZEN)
+        assert found.path.points.dtype == np.float32
+        assert found.path.outcome is Outcome.REACHED_ONE
+        assert found.path.residual.max() <= 1e-5
+        last = np.asarray(found.parameters(-1).emission)
+    np.testing.assert_allclose(last, _path(FROZEN).parameters(-1).emission, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", ["tolerance", "tangent_tolerance"])
+def test_a_tolerance_that_the_precision_cannot_reach_is_refused(name):
+    settings = HMM_SETTINGS._replace(**{name: 9e-9})
+    with pytest.raises(
+        ValueError, match=f"^{name}: expected None, or at least.*float32, got 9e-09"
+    ):
+        hmm_path(*_corpora(), settings=settings, dtype=np.float32)
+
+
 def test_it_begins_with_the_supervised_model():
     labelled, _ = _corpora()
     wanted = estimate_hmm(labelled, LABELS)
@@ -91,6 +111,28 @@ def test_the_dense_route_ends_at_the_same_place(frozen):
     np.testing.assert_allclose(ours.eigenvalues[-1], wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("frozen", [FROZEN, ()])
+def test_points_on_the_way_are_those_of_dense_matrices(frozen):
+    """Newton's method with the matrix itself, from each λ of the path to the next."""
+    settings = HMM_SETTINGS._replace(tolerance=1e-12, tangent_tolerance=1e-8)
+    found = hmm_path(*_corpora(), frozen=frozen, settings=settings)
+    path = found.path
+    assert path.outcome is Outcome.REACHED_ONE
+    assert (np.diff(path.lam) > 0).all()
+    dense = Solver(
+        found.problem,
+        settings._replace(jacobian=Jacobian.DENSE, stretch=None, deflated=0, max_corrections=50),
+    )
+    point = path.points[0]
+    for want in path.points[1:]:
+        steps = np.linspace(point[-1], want[-1], 9)[1:]
+        for lam in steps:  # short ones, as these are not foretold
+            got = dense.land(point, float(lam), dense.base(point), np.inf)
+            assert got.converged
+            point = got.point
+        np.testing.assert_allclose(point, want, atol=1e-7)
+
+
 def test_linearising_is_differentiating():
     problem = homotopy_problem(*_corpora(), frozen=FROZEN)
     constant, expect = flat_map(problem)
@@ -111,6 +153,17 @@ def test_gmres_solves(seed, size, kept):
     right = rng.normal(size=size)
     found = gmres(lambda x: matrix @ x, right, 1e-11, kept, 50)
     np.testing.assert_allclose(found, np.linalg.solve(matrix, right), atol=1e-8)
+
+
+@given(st.integers(0, 99), st.integers(2, 8), st.integers(1, 9), st.integers(1, 3))
+def test_what_gmres_leaves_is_told_without_a_product(seed, size, kept, restarts):
+    rng = np.random.default_rng(seed)
+    matrix = np.eye(size) + 0.5 * rng.normal(size=(size, size)) / size
+    half, right = np.diag(rng.uniform(0.5, 2, size)), rng.normal(size=size)
+    found, rest = gmres_and_rest(
+        lambda x: matrix @ x, right, 1e-3, kept, restarts, lambda x: half @ x
+    )  # fmt: skip
+    np.testing.assert_allclose(rest, right - matrix @ found, atol=1e-10)
 
 
 @given(st.integers(0, 99), st.integers(2, 9))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
 import equinox as eqx
@@ -218,6 +219,44 @@ def test_monotone_is_the_last_point_before_the_fold():
 def test_monotone_is_the_end_where_nothing_turns():
     path = follow_path(problems.mixture(1))
     assert select_monotone(path).lam == 1
+
+
+def _choices(path):
+    return {
+        "monotone": lambda: select_monotone(path),
+        "min_eigenvalue": lambda: select_min_eigenvalue(path),
+        "max_entropy": lambda: select_max_entropy(path, lambda tilde: -tilde.sum()),
+    }
+
+
+@pytest.mark.parametrize("rule", ["monotone", "min_eigenvalue", "max_entropy"])
+def test_a_choice_on_a_path_that_died_says_so(rule):
+    problem, settings = problems.s_curve(), Settings(eigenvalues=1)
+    died = follow_path(problem, settings._replace(max_steps=2))
+    assert died.outcome is Outcome.MAX_STEPS
+    assert (died.slope > 0).all()
+    with pytest.warns(UserWarning, match=f"number of steps.*λ = {died.lam[-1]:.6g}"):
+        chosen = _choices(died)[rule]()
+    assert Outcome.MAX_STEPS.value in chosen.why
+    begun = follow_path(problem, settings, watch=lambda path: True)
+    arrays = ("points", "slope", "eigenvalues", "second_weight")
+    none = begun._replace(**{name: getattr(begun, name)[:1] for name in arrays})
+    none = none._replace(outcome=Outcome.STEP_TOO_SMALL)
+    with pytest.raises(ValueError, match=r"path: expected one that leaves λ = 0.*no step"):
+        _choices(none)[rule]()
+
+
+@pytest.mark.parametrize("rule", ["monotone", "min_eigenvalue", "max_entropy"])
+def test_a_choice_on_a_path_that_ended_as_it_should_warns_of_nothing(rule):
+    problem, settings = problems.s_curve(), Settings(eigenvalues=1)
+    whole = follow_path(problem, settings)
+    ended = follow_path(problem, settings, watch=lambda path: len(path.lam) > 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for path in (whole, ended):
+            _choices(path)[rule]()
+        if rule == "monotone":  # what comes after the turn does not matter
+            _choices(whole._replace(outcome=Outcome.STEP_TOO_SMALL))[rule]()
 
 
 def test_min_eigenvalue_is_the_most_singular():

@@ -30,6 +30,16 @@ def test_without_smoothing_an_impossible_sentence_is_refused():
         tagger(**nothing).fit([list("uvwx")], [list("ABCA")], unlabelled=[["u"], ["v"]])
 
 
+def test_at_weight_one_smoothing_is_no_advice():
+    """λ = 1 leaves nothing of the labelled sentences, nor of their smoothing."""
+    one = tagger(unknown_below=1, weight=1.0).fit(
+        [list("uv")], [list("AB")], unlabelled=[["u", "u"]]
+    )
+    for call in (one.predict, one.predict_proba, lambda x: one.predict_k_best(x, 2)):
+        with pytest.raises(ValueError, match=r"^X\[1\]: .*at weight 1 .*a weight below 1$"):
+            call([["u"], ["new"]])
+
+
 def test_an_unseen_word_is_the_unknown_one():
     one = tagger(unknown_below=3).fit(X, Y)
     table = one.predict_proba([["x"], ["never"], ["u"]])  # x is in X, but too rarely

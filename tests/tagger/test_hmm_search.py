@@ -1,6 +1,7 @@
 """EM of an `HMMTagger` that stops and goes on, and EM for many λ."""
 
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -151,3 +152,19 @@ def test_a_sweep_takes_steps_of_a_fortieth_and_refuses_nonsense():
             )
     with pytest.raises(ValueError, match="unlabelled: expected at least one token"):
         sweep_weights(tagger(), X, Y, unlabelled=[[]], scoring=lambda trained: 1.0)
+
+
+def test_a_sweep_outlives_a_weight_that_makes_a_scored_word_impossible():
+    def score(trained):
+        return trained.score([["u", "new"]], [["A", "B"]])
+
+    found = sweep_weights(
+        tagger(unknown_below=1), [list("uv")], [list("AB")], unlabelled=[["u"], ["v", "u"]],
+        weights=(0.0, 1.0, 0.5), scoring=score,
+    )  # fmt: skip
+    assert np.isnan(found.scores).tolist() == [False, True, False]
+    assert len(found.taggers) == 3
+    assert found.best != 1
+    nothing = replace(found, scores=np.full(3, np.nan))
+    with pytest.raises(ValueError, match="scores: expected a number at some λ"):
+        nothing.best  # noqa: B018 - the property is asked for

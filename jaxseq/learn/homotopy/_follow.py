@@ -26,11 +26,19 @@ from jaxseq.learn.homotopy._path import (
     first_point,
 )
 from jaxseq.learn.homotopy._problem import Problem, flat_map, keep_positive, unraveller
-from jaxseq.learn.homotopy._settings import Predictor, Settings, check_settings
+from jaxseq.learn.homotopy._settings import Predictor, Settings, check_settings, least_tolerance
 from jaxseq.learn.homotopy._solver import Base, Correction, Solver, Tangent
-from jaxseq.learn.homotopy._step_length import Step, Verdict, judge
+from jaxseq.learn.homotopy._step_length import LEAP, Step, Verdict, judge
 from jaxseq.learn.homotopy._store import PathKeeper, load_path
 
+STUCK, TINY, CAREFUL = 4, 1e-6, 12
+"""After so many failures in a row, or a step shorter than that share of ‖z‖, so many steps are
+taken with care: see `_with_care`."""
+NEAR, SHORT_OF_ONE = 0.05, 1e-4
+"""No farther than this from λ = 1, a step shorter than that share is tiny already, and the first
+with care tries to land."""
+EXACT = 1e-4
+"""Accuracy of the last point's eigenvalues, which are sought anew, once a path."""
 SHORT = 1e-3
 """Steps shorter than this share of ‖z‖ count as that long when their ends' distance from the path
 is judged: the distance of their beginnings, within the tolerance, would be taken for it."""
@@ -82,7 +90,7 @@ def follow_path(
         Haffari & Sarkar 2008, algorithm 1; Allgower & Georg, Introduction to numerical
         continuation methods, SIAM 2003, chapters 2, 6 and 7.
     """
-    check_settings(settings)
+    check_settings(settings, problem.dtype)
     solver = Solver(problem, settings)
     if start is None and checkpoint is not None and os.path.exists(checkpoint):
         start = load_path(checkpoint, problem, settings)
@@ -128,15 +136,30 @@ def _begin(solver: Solver) -> Path:
 
 
 def _measure(
-    solver: Solver, point: np.ndarray, tangent: Tangent, step: float, before: Leading | None
+    solver: Solver,
+    point: np.ndarray,
+    tangent: Tangent,
+    step: float,
+    before: Leading | None,
+    last: bool = False,
 ) -> NewPoint:
+    """What is recorded of a point.
+
+    Where parameters vanish, the last point is unlike the one before it, and what was known there
+    of ∇E need not lead to the largest eigenvalues here: Lanczos, with nothing presumed, looks for
+    them too. Both find none that are too large (Cauchy's interlacing): the greater are nearer.
+    """
     leading = solver.leading(point, tangent.seen, before)
     count = solver.settings.eigenvalues
-    if solver.keeps_leading:
+    if not solver.keeps_leading:
+        eigenvalues = solver.eigenvalues(point)
+    else:
         short = max(count - len(leading.values), 0)
         eigenvalues = np.pad(leading.values, (0, short))[:count].astype(point.dtype)
-    else:
-        eigenvalues = solver.eigenvalues(point)
+        if last and count:
+            exact = solver._replace(settings=solver.settings._replace(lanczos_accuracy=EXACT))
+            found = exact.eigenvalues(point)
+            eigenvalues[: len(found)] = np.maximum(eigenvalues[: len(found)], found)
     weight = solver.second_weight(float(point[-1]))
     return NewPoint(point, tangent.residual, step, tangent.direction, eigenvalues, weight, leading)
 
@@ -147,6 +170,40 @@ class _Trial(NamedTuple):
     correction: Correction
     step: float
     lands: bool
+    at_once: bool = False
+
+
+def _is_stuck(path: Path, events: tuple[Event, ...]) -> bool:
+    """Whether, a few steps ago at most, many in a row have failed or one was tiny."""
+    share = SHORT_OF_ONE if 1 - float(path.lam[-1]) <= NEAR else TINY
+    failures, tiny = 0, share * float(np.linalg.norm(path.points[-1]))
+    recent = events[-(STUCK + CAREFUL) + 1 :]
+    for number, event in enumerate(recent):
+        failures = 0 if event.outcome.is_accepted else failures + 1
+        short = event.step < tiny and number >= len(recent) - CAREFUL
+        if failures >= STUCK or short:
+            return True
+    return False
+
+
+def _with_care(solver: Solver, path: Path) -> Solver:
+    """The solver for the next step: as the settings say, unless the path is stuck.
+
+    Where ∇E is nearly singular and yet nothing turns, as it is towards a λ = 1 whose fixed points
+    are many, a frame stretches errors of points and tangents, within their tolerances, to more
+    than a step's length, and a cubic through points so near together foretells nothing. Plain
+    lengths, Euler's steps and exact tangents then lead on.
+    """
+    if not _is_stuck(path, path.events):
+        return solver
+    settings, dtype = solver.settings, solver.problem.dtype
+    careful = settings._replace(
+        predictor=Predictor.EULER,
+        stretch=None,
+        linear_tolerance=min(settings.linear_tolerance, 1e-4),
+        tangent_tolerance=max(settings.kernel_tolerance(dtype) / 100, least_tolerance(dtype)),
+    )
+    return Solver(solver.problem, careful)
 
 
 def _cubic(solver: Solver, path: Path, base: Base) -> Hermite | None:
@@ -167,6 +224,10 @@ def _try_step(solver: Solver, path: Path, base: Base, cubic: Hermite | None) -> 
             return solver.predict(point, unit, length, base)
         return keep_positive(solver.problem, point, cubic.at(length).astype(point.dtype))
 
+    if _is_stuck(path, path.events) and not _is_stuck(path, path.events[:-1]):
+        landed = _land_at_once(solver, path, base)
+        if landed is not None:
+            return landed
     predicted = predict(step)
     if predicted[-1] <= 1:
         correction = solver.correct(predicted, unit, base, _yardstick(point, step))
@@ -179,12 +240,27 @@ def _try_step(solver: Solver, path: Path, base: Base, cubic: Hermite | None) -> 
     return _Trial(landed, share * step, True)
 
 
+def _land_at_once(solver: Solver, path: Path, base: Base) -> _Trial | None:
+    """A step along the tangent to λ = 1, if that is near and can be corrected."""
+    point, unit = path.points[-1], path.tangent / base.frame.length(path.tangent)
+    left = 1 - float(point[-1])
+    if not (unit[-1] > 0 and left <= NEAR):
+        return None
+    step = left / float(unit[-1])
+    start = keep_positive(solver.problem, point, point + step * unit)
+    landed = solver.land(start, 1.0, base, _yardstick(point, step))
+    if base.frame.angle(landed.point - point, unit) > LEAP:
+        return None
+    return _Trial(landed, step, True, at_once=True) if landed.converged else None
+
+
 def _yardstick(point: np.ndarray, step: float) -> float:
     return max(step, SHORT * float(np.linalg.norm(point)))
 
 
 def _advance_corrected(solver: Solver, path: Path) -> Path:
     """One step more, or the same path with a shorter step to try next."""
+    solver, usual = _with_care(solver, path), solver
     base = solver.base(path.points[-1], path.leading)
     cubic = _cubic(solver, path, base)
     trial = _try_step(solver, path, base, cubic)
@@ -193,9 +269,16 @@ def _advance_corrected(solver: Solver, path: Path) -> Path:
     if cubic is not None:
         went = went._replace(growth=partial(cubic.growth, trial.step))
 
+    def followed_by(following: Path, factor: float, chord: np.ndarray) -> Path:
+        """The path with its next step: a factor times this one, as the next frame measures it."""
+        after = _with_care(usual, following).base(following.points[-1], following.leading)
+        measured = after.frame.length(chord) / base.frame.length(chord)
+        length = min(trial.step * measured * factor, solver.settings.max_step)
+        return following._replace(next_step=length)
+
     def shortened(outcome: StepOutcome, factor: float = 0.5) -> Path:
         event = Event(outcome, trial.step, lam, correction.steps)
-        return path._replace(next_step=factor * trial.step, events=(*path.events, event))
+        return followed_by(path._replace(events=(*path.events, event)), factor, path.tangent)
 
     if not correction.converged:
         return shortened(*_why_not(trial, judge(went)))
@@ -205,10 +288,13 @@ def _advance_corrected(solver: Solver, path: Path) -> Path:
     tangent = solver.tangent(correction.point, path.tangent, base, guess)
     if not np.isfinite(tangent.direction).all():
         return shortened(StepOutcome.SHORTENED_NOT_FINITE)
+    chord, frame = correction.point - path.points[-1], base.frame
+    if not chord.any():
+        return shortened(StepOutcome.SHORTENED_DIVERGED)
+    if trial.at_once:  # where fixed points are many, so are tangents, and most lead nowhere
+        tangent = tangent._replace(direction=chord / np.linalg.norm(chord))
     if trial.lands and not tangent.direction[-1] > 0:
         return shortened(StepOutcome.SHORTENED_OVERSHOT)  # λ = 1 is first reached from below
-    chord = correction.point - path.points[-1]
-    frame = base.frame
     ends = (path.tangent, tangent.direction)
     verdict = judge(
         went._replace(angle=frame.angle(*ends), chord=sum(frame.angle(chord, end) for end in ends)),
@@ -222,13 +308,13 @@ def _advance_corrected(solver: Solver, path: Path) -> Path:
         lam,
         correction.steps,
     )
-    new = _measure(solver, correction.point, tangent, trial.step, path.leading)
+    new = _measure(
+        solver, correction.point, tangent, trial.step, path.leading, last=trial.lands
+    )  # fmt: skip
     # A length that has just failed would fail again: no growth right after.
     failed = bool(path.events) and not path.events[-1].outcome.is_accepted
     factor = min(verdict.factor, 1.0) if failed else verdict.factor
-    frames = solver.base(new.point, new.leading).frame.length(chord) / frame.length(chord)
-    following = min(trial.step * frames * factor, solver.settings.max_step)
-    return extend(path, new)._replace(next_step=following, events=(*path.events, event))
+    return followed_by(extend(path, new)._replace(events=(*path.events, event)), factor, chord)
 
 
 def _noise(solver: Solver, point: np.ndarray, frame: Frame) -> float:

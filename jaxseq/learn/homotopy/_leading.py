@@ -79,7 +79,7 @@ class _Symmetriser:
         found = []
         for part, (unit, ratio, axis) in zip(np.split(rows, self._ends, axis=1), self._parts):
             changed = change(part.reshape(-1, *unit.shape), unit, ratio, axis)
-            found.append(changed.reshape(len(rows), -1))
+            found.append(changed.reshape(part.shape))
         return np.concatenate(found, axis=1)
 
     def forward(self, rows: np.ndarray) -> np.ndarray:
@@ -89,6 +89,19 @@ class _Symmetriser:
     def backward(self, rows: np.ndarray) -> np.ndarray:
         """Fᵀ."""
         return self._each(rows, lambda v, u, r, axis: _project(v, u, axis) * r)
+
+    def right_of(self, left: np.ndarray) -> np.ndarray:
+        """Vectors x with ``Fᵀ·F·x`` the given ones: right eigenvectors of left ones, about.
+
+        They are small where Θ̃ is, as right eigenvectors are; those of a point nearby are not
+        where Θ̃ has vanished since, and F, which divides by its root, would leave little else of
+        them.
+        """
+
+        def change(v: np.ndarray, unit: np.ndarray, ratio: np.ndarray, axis: int) -> np.ndarray:
+            return np.where(ratio > 0, v / np.where(ratio > 0, ratio, 1) ** 2, 0)
+
+        return self._each(left, change)
 
 
 def _project(rows: np.ndarray, unit: np.ndarray, axis: int) -> np.ndarray:
@@ -150,7 +163,7 @@ def find_leading(
     """
     symmetric = _Symmetriser(problem, theta)
     again = max(count, kept // 2)
-    first = before.right[:again]
+    first = symmetric.right_of(before.left[:again])
     if not first.any():  # none before, or only those of the eigenvalue 0
         first = _random_vector(problem.size)
     seen, spent = seen.and_also(_look_at(product, first)), 0

@@ -1,13 +1,22 @@
-"""Choosing one point of a path, and with it λ."""
+"""Choosing one point of a path, and with it λ.
+
+A rule looks at the path as far as it was followed. One that ended neither at λ = 1 nor because the
+caller ended it says so, by a warning and in the reasons: its end is where steps failed or ran out,
+and means nothing. (For `select_monotone` what comes after the first turn does not matter.)
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxseq.learn.homotopy._path import Path
+from jaxseq.learn.homotopy._path import Outcome, Path
+
+WHOLE = (Outcome.REACHED_ONE, Outcome.INTERRUPTED)
+"""Ends of a path that are as they should be."""
 
 
 class Selection(NamedTuple):
@@ -36,9 +45,9 @@ def select_monotone(path: Path) -> Selection:
         Haffari & Sarkar 2008, section 5.2; Corduneanu & Jaakkola 2002.
     """
     turned = np.flatnonzero(path.slope <= 0)
-    if not turned.size:
-        return _choose(path, len(path.points) - 1, "λ never turns: the end of the path")
-    return _choose(path, max(int(turned[0]) - 1, 0), "the last point before λ turns")
+    if turned.size:
+        return _at(path, max(int(turned[0]) - 1, 0), "the last point before λ turns")
+    return choose(path, len(path.points) - 1, "λ has not turned: the last point")
 
 
 def select_min_eigenvalue(path: Path) -> Selection:
@@ -58,7 +67,7 @@ def select_min_eigenvalue(path: Path) -> Selection:
     """
     sizes = np.abs(path.nearest_to_singular)
     index = int(sizes.argmin())
-    return _choose(path, index, f"an eigenvalue of g2(λ)·∇E − I is {sizes[index]:.3g} from 0")
+    return choose(path, index, f"an eigenvalue of g2(λ)·∇E − I is {sizes[index]:.3g} from 0")
 
 
 def select_max_entropy(path: Path, entropy: Callable[[Any], Any]) -> Selection:
@@ -83,8 +92,34 @@ def select_max_entropy(path: Path, entropy: Callable[[Any], Any]) -> Selection:
         where = int(np.flatnonzero(~np.isfinite(values))[0])
         raise ValueError(f"entropy: expected finite numbers, got {values[where]} at point {where}")
     index = int(values.argmax())
-    return _choose(path, index, f"the entropy there, {values[index]:.6g}, is the greatest")
+    return choose(path, index, f"the entropy there, {values[index]:.6g}, is the greatest")
 
 
-def _choose(path: Path, index: int, why: str) -> Selection:
+def choose(path: Path, index: int, why: str) -> Selection:
+    """The selection of a point, by a rule that all of the path matters to.
+
+    Warns if the path died on its way, and raises ValueError if it never left λ = 0.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxseq.learn.homotopy import Problem, Structure, follow_path
+        >>> half = Problem(lambda x: x / 2 + 1, jnp.array([1.0]), structure=Structure.SYMMETRIC)
+        >>> choose(follow_path(half), -1, "it is the last").why
+        'it is the last; path: reached λ = 1'
+    """
+    if path.outcome is None:
+        return _at(path, index, f"{why}; path: still being followed")
+    ended = path.outcome.value
+    if path.outcome not in WHOLE:
+        if len(path.points) == 1:
+            raise ValueError(f"path: expected one that leaves λ = 0, got one point; it {ended}")
+        warnings.warn(
+            f"path: {ended}, at λ = {path.lam[-1]:.6g}; a choice among its {len(path.points)} "
+            "points knows nothing of what would come after",
+            stacklevel=3,
+        )
+    return _at(path, index, f"{why}; path: {ended}")
+
+
+def _at(path: Path, index: int, why: str) -> Selection:
     return Selection(index, float(path.lam[index]), path.parameters(index), why)

@@ -34,8 +34,8 @@ class Settings(NamedTuple):
         corrected: whether Newton's method brings each foretold point back to the path, with the
             step length adapted to how hard that is. Without, the path drifts.
         jacobian: matrix-free, or dense for small problems.
-        tolerance: bound on ‖EM_λ(Θ̃) − Θ̃‖ / ‖Θ̃‖ at every corrected point; None is 1e-8 in
-            float64 and 1e-5 in float32.
+        tolerance: bound on ‖EM_λ(Θ̃) − Θ̃‖ / ‖Θ̃‖ at every corrected point; None is 9e-9 in
+            float64 (so that it is within 1e-8 however it is summed up) and 1e-5 in float32.
         min_step, max_step: shortest and longest step.
         max_steps: tried steps at most.
         max_corrections: steps of Newton's method at most, for one point.
@@ -78,7 +78,7 @@ class Settings(NamedTuple):
 
     def point_tolerance(self, dtype: np.dtype) -> float:
         """The bound on the relative residual, for numbers of a dtype."""
-        return _by_precision(self.tolerance, dtype, 1e-8, 1e-5)
+        return _by_precision(self.tolerance, dtype, 9e-9, 1e-5)
 
     def kernel_tolerance(self, dtype: np.dtype) -> float:
         """The relative residual of the systems for tangents, for numbers of a dtype."""
@@ -97,8 +97,12 @@ def published_settings(step: float = 0.01, **others) -> Settings:
     return Settings(step=step, predictor=Predictor.EULER, corrected=False, **others)
 
 
-def check_settings(settings: Settings) -> None:
-    """ValueError if a path cannot be followed so."""
+ROUNDINGS = 10
+"""A relative residual below so many roundings is out of reach."""
+
+
+def check_settings(settings: Settings, dtype: np.dtype) -> None:
+    """ValueError if a path with numbers of a dtype cannot be followed so."""
     positive = {
         "step": settings.step,
         "min_step": settings.min_step,
@@ -117,6 +121,7 @@ def check_settings(settings: Settings) -> None:
     for name, value in positive.items():
         if not (value > 0 and math.isfinite(value)):
             raise ValueError(f"{name}: expected a positive number, got {value}")
+    _check_precision(settings, np.dtype(dtype))
     if settings.corrected and not settings.min_step <= settings.step <= settings.max_step:
         between = f"between min_step {settings.min_step} and max_step {settings.max_step}"
         raise ValueError(f"step: expected one {between}, got {settings.step}")
@@ -125,6 +130,25 @@ def check_settings(settings: Settings) -> None:
             raise ValueError(f"{name}: expected 0 or more, got {getattr(settings, name)}")
     if settings.stretch is not None and not settings.deflated:
         raise ValueError("stretch: expected None, as deflated is 0, got one")
+
+
+def least_tolerance(dtype: np.dtype) -> float:
+    """The least relative residual within reach of a dtype.
+
+    Example:
+        >>> least_tolerance(np.dtype("float32")) < 1e-5
+        True
+    """
+    return ROUNDINGS * float(np.finfo(dtype).eps)
+
+
+def _check_precision(settings: Settings, dtype: np.dtype) -> None:
+    least = least_tolerance(dtype)
+    for name in ("tolerance", "tangent_tolerance"):
+        given = getattr(settings, name)
+        if given is not None and given < least:
+            wanted = f"None, or at least {least:.2g}, within reach of {dtype}"
+            raise ValueError(f"{name}: expected {wanted}, got {given}")
 
 
 def _by_precision(given: float | None, dtype: np.dtype, double: float, single: float) -> float:
