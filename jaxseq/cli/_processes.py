@@ -54,8 +54,6 @@ def check_process_options(options: argparse.Namespace) -> None:
         if getattr(options, name, None):
             flag = f"--{name.replace('_', '-')}"
             raise ValueError(f"{flag}: expected in a run of one process only")
-    if options.model != "crf":
-        raise ValueError("--model: expected crf with several processes, got hmm")
     if options.algorithm != "lbfgs":
         raise ValueError(
             f"--algorithm: expected lbfgs with several processes, got {options.algorithm}"
@@ -206,7 +204,7 @@ def _numbers_of_files(own: list[Corpus], files: int, peers: Peers) -> np.ndarray
 def on_all_devices(
     options: argparse.Namespace, peers: Peers | None, numbers: np.ndarray | None
 ) -> dict[str, Any]:
-    """What `CRFTagger.fit` is to be told of a run of several processes, or of weights in blocks."""
+    """What `fit` is to be told of a run of several processes, or of weights in blocks."""
     several = peers is not None and peers.count > 1
     if not several and options.model_devices is None:
         return {}

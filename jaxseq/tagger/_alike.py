@@ -9,6 +9,8 @@ from jaxseq.tagger._plan import EntropyTerm, Plan
 from jaxseq.text import Templates
 
 if TYPE_CHECKING:
+    from jaxseq.tagger._hmm_plan import HMMPlan
+    from jaxseq.tagger._hmm_tagger import HMMTagger
     from jaxseq.tagger._tagger import CRFTagger
 
 OF_EACH = ("cores", "progress", "checkpoint")
@@ -33,8 +35,7 @@ def check_alike(
     """
     if peers.count == 1:
         return
-    settings = tagger.get_params(deep=False)
-    told = {name: str(value) for name, value in settings.items() if name not in OF_EACH}
+    settings, told = tagger.get_params(deep=False), _told(tagger)
     if settings["templates"] is not None:
         chosen = settings["templates"]
         chosen = chosen if isinstance(chosen, Templates) else Templates(chosen)
@@ -44,8 +45,25 @@ def check_alike(
         weight = term.pieces(plan.settings.max_iterations)
     told |= {"entropy_weight": str(weight), "entropy_gradient": term.gradient}
     told["vocabulary"] = vocabulary
-    given = {"checkpoint": plan.checkpoint, **given}
-    for name, value in given.items():
+    _compare(told, plan, given, peers)
+
+
+def check_hmm_alike(tagger: HMMTagger, plan: HMMPlan, given: dict[str, Any], peers: Peers) -> None:
+    """As `check_alike`, for hidden Markov models."""
+    if peers.count == 1:
+        return
+    told = _told(tagger)
+    told["classes"] = str(None if plan.classes is None else sorted(plan.classes))
+    _compare(told, plan, given, peers)
+
+
+def _told(tagger: CRFTagger | HMMTagger) -> dict[str, str]:
+    settings = tagger.get_params(deep=False)
+    return {name: str(value) for name, value in settings.items() if name not in OF_EACH}
+
+
+def _compare(told: dict[str, str], plan: Plan | HMMPlan, given: dict[str, Any], peers: Peers):
+    for name, value in {"checkpoint": plan.checkpoint, **given}.items():
         told[name] = "none" if value is None else "given"
     told["mesh"] = "none" if plan.mesh is None else str(plan.mesh.devices.shape)
     peers.check_same("settings", told)

@@ -71,7 +71,7 @@ def hmm_plan_of(tagger: HMMTagger, mesh: Mesh | None = None) -> HMMPlan:
             "dtype: expected JAX to have 64-bit numbers switched on (jax_enable_x64) for float64, "
             "got them switched off"
         )
-    mesh = check_own_mesh(mesh, "; EMOperator takes them")
+    mesh = None if mesh is None else check_mesh(mesh)
     return HMMPlan(
         column=tagger.column,
         unknown_below=int(tagger.unknown_below),
