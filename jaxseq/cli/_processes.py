@@ -23,7 +23,7 @@ FAREWELL_SECONDS = 2.0
 """How long process 0 stays after an error: when it goes, JAX ends the others in mid-sentence."""
 
 ALONE = ("codl", "self_training", "choose_entropy_weight")
-"""Ways of training that one process does alone."""
+"""Ways of training a CRF that one process does alone."""
 
 
 def add_process_options(parser: argparse.ArgumentParser) -> None:
@@ -51,9 +51,11 @@ def add_process_options(parser: argparse.ArgumentParser) -> None:
 def check_process_options(options: argparse.Namespace) -> None:
     """ValueError for what several processes cannot do together."""
     for name in ALONE:
-        if getattr(options, name, None):
+        by_counting = name == "codl" and options.model == "hmm"
+        if getattr(options, name, None) and not by_counting:
             flag = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{flag}: expected in a run of one process only")
+            also = ", or with --model hmm" if name == "codl" else ""
+            raise ValueError(f"{flag}: expected in a run of one process only{also}")
     if options.algorithm != "lbfgs":
         raise ValueError(
             f"--algorithm: expected lbfgs with several processes, got {options.algorithm}"

@@ -7,15 +7,18 @@ they train is drawn from a seed, for one process to do the same.
 import json
 import signal
 import sys
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import jax
 import numpy as np
 
+from jaxseq.constraints import AtMostOnce, Penalised, StartsWith, Tokens, WordsImply
 from jaxseq.learn import EMOperator, _em, em, word_corpus
 from jaxseq.models import HMM
 from jaxseq.scale import join_processes, leave_processes, make_mesh
-from jaxseq.tagger import HMMTagger, _hmm_search
+from jaxseq.tagger import CoDL, HMMTagger, _hmm_search
+from jaxseq.tagger._codl_hmm import HMMLearner
 from tests.scale import problems
 from tests.scale.in_processes import as_lists, draw_em, said
 
@@ -115,31 +118,93 @@ def stop_and_go_on(index, folder, mesh):
     return told(fit("soft", *own, mesh, checkpoint=folder / "left by one"))
 
 
-def press_ctrl_c(module):
-    """In this process, in the second iteration of EM."""
-    ordinary, seen = module.why_stop, []
+@contextmanager
+def ctrl_c(owner, name):
+    """Inside, it is pressed in this process when that function is called for the second time."""
+    ordinary, seen = getattr(owner, name), []
 
-    def why_stop(*arguments):
+    def called(*arguments):
         seen.append(None)
         if len(seen) == 2:
             signal.raise_signal(signal.SIGINT)
         return ordinary(*arguments)
 
-    module.why_stop = why_stop
-    return lambda: setattr(module, "why_stop", ordinary)
+    setattr(owner, name, called)
+    yield
+    setattr(owner, name, ordinary)
 
 
 def interrupted(index, mesh):
     """How EM ends in each process where Ctrl-C was pressed in the second one."""
     words, theta = draw_em("float64")
     corpus = word_corpus(words[index::2], problems.WORDS, cores=1)
-    undo = press_ctrl_c(_em) if index == 1 else lambda: None
-    found = em(HMM(*theta), EMOperator(None, corpus, mesh=mesh), max_iterations=9, tolerance=0.0)
-    undo()
-    undo = press_ctrl_c(_hmm_search) if index == 1 else lambda: None
-    tagger = fit("soft", *share("unequal", index), mesh)
-    undo()
+    operator = EMOperator(None, corpus, mesh=mesh)
+    with ctrl_c(_em, "why_stop") if index == 1 else nullcontext():
+        found = em(HMM(*theta), operator, max_iterations=9, tolerance=0.0)
+    with ctrl_c(_hmm_search, "why_stop") if index == 1 else nullcontext():
+        tagger = fit("soft", *share("unequal", index), mesh)
     return [found.iterations, found.outcome.value], [tagger.n_iter_, tagger.outcome_]
+
+
+CODL = {"kept": {"weights": "score"}, "pooled": {"pool": True}}
+"""Ways of constraint-driven learning."""
+
+
+def learn(way, own=None, others=None, mesh=None, **settings):
+    """Constraint-driven learning from some of the sentences, or from all."""
+    X, y, unlabelled = draw_corpus()
+    given = {} if own is None else {"sentence_numbers": list(own), "mesh": mesh}
+    own = range(len(X)) if own is None else own
+    others = range(len(unlabelled)) if others is None else others
+    rules = [Penalised(AtMostOnce(), 0.7), Penalised(WordsImply(Tokens(["w3", "w12"]), ["B"]), 1.3)]
+    usual = {"k": 3, "cycles": 3, "progress": False, **CODL[way]}
+    learner = CoDL(HMMTagger(**SETTINGS), rules, **{**usual, **settings})
+    given["unlabelled"] = [unlabelled[q] for q in others]
+    return learner.fit([X[q] for q in own], [y[q] for q in own], **given)
+
+
+def told_of_codl(learner):
+    """Words, labels, numbers and the history."""
+    X, _, unlabelled = draw_corpus()
+    tagger = learner.tagger_
+    return {
+        "words": tagger.vocabulary_.words,
+        "classes": tagger.classes_.tolist(),
+        "labels": learner.predict(X + unlabelled),
+        "model": as_lists(tagger.model_.probabilities),
+        "history": learner.history_,
+        "ended": learner.outcome_,
+    }
+
+
+def codl(index, folder, mesh):
+    """Shared out in two ways; stopped in process 1; and gone on with what one process left."""
+    turns = range(index, 17, 2), range(index, 11, 2)
+    found = {
+        "kept": told_of_codl(learn("kept", *turns, mesh)),
+        "pooled": told_of_codl(learn("pooled", *share("one has nothing", index), mesh)),
+    }
+    with ctrl_c(HMMLearner, "learn") if index == 1 else nullcontext():
+        stopped = learn("kept", *turns, mesh, checkpoint=folder / "codl stopped")
+    found["stopped"] = [len(stopped.history_), stopped.outcome_]
+    again = learn("kept", *turns, mesh, checkpoint=folder / "codl left by one")
+    return {**found, "gone on": told_of_codl(again)}
+
+
+def codl_refused(index, mesh):
+    """What is said of constraint-driven learning where one process is told something else."""
+    X, y = [["a", "b"]], [["N", "V"]]
+
+    def train(rules=(), y=y, **settings):
+        learner = CoDL(HMMTagger(unknown_below=1), rules, penalty=1.0, progress=False, **settings)
+        return said(lambda: learner.fit(X, y, unlabelled=X, mesh=mesh))
+
+    return {
+        "k": train(k=3 + index),
+        "constraints": train([AtMostOnce()] if index else [StartsWith(["N"])]),
+        "pool": train(y=[["N", None]] if index else y, pool=True),
+        "rule": train([StartsWith(["X"])] if index else []),
+    }
 
 
 def refused(index, mesh):
@@ -185,6 +250,8 @@ def main(port, index, folder):
     found["gone on"] = peers.exchange(stop_and_go_on(index, folder, mesh))
     found["interrupted"] = peers.exchange(interrupted(index, mesh))
     found["refused"] = peers.exchange(refused(index, mesh))
+    found["codl"] = peers.exchange(codl(index, folder, mesh))
+    found["codl refused"] = peers.exchange(codl_refused(index, mesh))
     if index == 0:
         print(json.dumps(found))
     sys.stdout.flush()
