@@ -23,6 +23,7 @@ from jaxseq.text import Sentence
 
 if TYPE_CHECKING:
     from jaxseq.constraints import ConstraintFile
+    from jaxseq.scale import Peers
 
 OPTIONS = ("constraints", "top_k", "keep", "cycles", "pool", "labelling_weights", "beam")
 """Options of constraint-driven learning; none of them is set unless the user gives it."""
@@ -105,11 +106,16 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def rules_to_train_under(options: argparse.Namespace, train: Corpus) -> ConstraintFile | None:
-    """The constraints of the file, for the labels of the corpus; None for no file."""
+def rules_to_train_under(
+    options: argparse.Namespace, train: Corpus, peers: Peers | None
+) -> ConstraintFile | None:
+    """The constraints of the file, for the labels of the corpus in all processes; None for no
+    file."""
     if options.constraints is None:
         return None
     labels = {label for labels in train.labels for label in labels if label is not None}
+    if peers is not None:
+        labels = labels.union(*peers.exchange(sorted(labels)))
     rules = read_rules(options.constraints, sorted(labels))
     there = [name for name in train.names[:-1] if name is not None]
     require_columns(columns_of_rules(rules), there, options.constraints, train.path)
@@ -122,12 +128,15 @@ def train_codl(
     others: list[Sentence],
     rules: ConstraintFile | None,
     options: argparse.Namespace,
+    peers: Peers | None,
+    together: dict[str, Any],
 ) -> Trained:
     """Train by constraint-driven learning.
 
     Args:
         tagger: the settings. train, others: labelled and unlabelled sentences.
         rules: the constraints, or None. options: of the command line.
+        peers: all processes, or None. together: what `fit` is told of them.
 
     Raises:
         KeyboardInterrupt: when nothing was learnt yet.
@@ -135,7 +144,7 @@ def train_codl(
     from jaxseq.tagger import CoDL, ConstraintWarning
 
     began = time.perf_counter()
-    learner = CoDL(
+    learner: Any = CoDL(
         tagger,
         () if rules is None else rules,
         k=options.top_k or LABELLINGS,
@@ -149,12 +158,14 @@ def train_codl(
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConstraintWarning)
-        learner.fit(train.sentences, train.labels, unlabelled=others)
+        learner.fit(train.sentences, train.labels, unlabelled=others, **together)
     interrupted = None
     if learner.outcome_.startswith("interrupted"):
         cycles = f"{len(learner.history_)} cycles of constraint-driven learning"
         interrupted = iterations_before_interrupt(learner.tagger_) or cycles
-    _say_unmet(learner.history_, len(others))
+    sentences = sum([len(others)] if peers is None else peers.exchange(len(others)))
+    if peers is None or peers.is_first:
+        _say_unmet(learner.history_, sentences)
     seconds = {"codl": time.perf_counter() - began}
     return Trained(learner.tagger_, interrupted, _report(learner, others), seconds)
 

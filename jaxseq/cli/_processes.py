@@ -24,7 +24,7 @@ FAREWELL_SECONDS = 2.0
 """How long process 0 stays after an error: when it goes, JAX ends the others in mid-sentence."""
 
 ALONE = ("codl", "self_training", "choose_entropy_weight")
-"""Ways of training that one process does alone."""
+"""Ways of training a CRF that one process does alone."""
 
 
 def add_process_options(parser: argparse.ArgumentParser) -> None:
@@ -53,11 +53,11 @@ def add_process_options(parser: argparse.ArgumentParser) -> None:
 def check_process_options(options: argparse.Namespace) -> None:
     """ValueError for what several processes cannot do together."""
     for name in ALONE:
-        if getattr(options, name, None):
+        by_counting = name == "codl" and options.model == "hmm"
+        if getattr(options, name, None) and not by_counting:
             flag = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{flag}: expected in a run of one process only")
-    if options.model != "crf":
-        raise ValueError("--model: expected crf with several processes, got hmm")
+            also = ", or with --model hmm" if name == "codl" else ""
+            raise ValueError(f"{flag}: expected in a run of one process only{also}")
     if options.algorithm != "lbfgs" and options.shards is None:
         raise ValueError(
             "--algorithm: expected lbfgs with several processes, unless they train from --shards, "
@@ -221,7 +221,7 @@ def _numbers_of_files(own: list[Corpus], files: int, peers: Peers) -> np.ndarray
 def on_all_devices(
     options: argparse.Namespace, peers: Peers | None, numbers: np.ndarray | None
 ) -> dict[str, Any]:
-    """What `CRFTagger.fit` is to be told of a run of several processes, or of weights in blocks."""
+    """What `fit` is to be told of a run of several processes, or of weights in blocks."""
     several = peers is not None and peers.count > 1
     if not several and options.model_devices is None:
         return {}

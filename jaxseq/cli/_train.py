@@ -181,7 +181,7 @@ def _read(options: argparse.Namespace, peers: Peers | None) -> _Input:
         _check_checkpoint(options.checkpoint, options.out)
     train, numbers = read_training(options.files, options, peers)
     tagger, needed = _untrained(options, train)
-    rules = rules_to_train_under(options, train)
+    rules = rules_to_train_under(options, train, peers)
     needed = tuple(dict.fromkeys([*needed, *columns_of_rules(rules)]))
     dev = dev_labels = others = None
     if options.dev is not None and writes:
@@ -204,14 +204,13 @@ def _train(options: argparse.Namespace, peers: Peers | None) -> int:
     writes = peers is None or peers.is_first
     with contextlib.nullcontext() if peers is None else peers.guard():
         tagger, train, numbers, others, older, rules, dev, dev_labels = _read(options, peers)
-    together: dict[str, Any] = {}
+    together = on_all_devices(options, peers, numbers)
     if options.codl and others is not None:
-        trained = train_codl(tagger, train, others, rules, options)
+        trained = train_codl(tagger, train, others, rules, options, peers, together)
     elif isinstance(tagger, CRFTagger):
-        together = on_all_devices(options, peers, numbers)
         trained = train_with(tagger, train, others, older, options, together)
     else:
-        trained = train_hmm(tagger, train, others, options)
+        trained = train_hmm(tagger, train, others, options, together)
     counted = _count(train, trained, peers)
     if not writes:
         return 0

@@ -196,13 +196,22 @@ def untrained_hmm(options: argparse.Namespace, train: Corpus) -> HMMTagger:
 
 
 def train_hmm(
-    tagger: HMMTagger, train: Corpus, others: list[Sentence] | None, options: argparse.Namespace
+    tagger: HMMTagger,
+    train: Corpus,
+    others: list[Sentence] | None,
+    options: argparse.Namespace,
+    together: dict[str, Any],
 ) -> Trained:
     """Train in the way that the options ask for; self-training raises KeyboardInterrupt when no
-    round was complete yet."""
+    round was complete yet.
+
+    Args:
+        tagger: the settings. train, others: labelled and unlabelled sentences.
+        options: of the command line. together: what `fit` is told of a run of several processes.
+    """
     if options.self_training:
         return train_with(cast(Any, tagger), train, others, None, options)
-    tagger.fit(train.sentences, train.labels, unlabelled=others)
+    tagger.fit(train.sentences, train.labels, unlabelled=others, **together)
     interrupted = None
     if tagger.outcome_.startswith("interrupted"):
         interrupted = f"{tagger.n_iter_} iterations"

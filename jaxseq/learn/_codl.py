@@ -9,9 +9,11 @@ from typing import Any, Literal, TypeVar, get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike, Float
 
 from jaxseq.chain._chain import is_concrete
+from jaxseq.learn._mesh_counts import peers_of
 from jaxseq.models._crf import CRF
 from jaxseq.models._hmm import HMM, Multinomials
 
@@ -92,6 +94,8 @@ def labelling_counts(
     num_words: int,
     num_labels: int,
     dtype: Any = None,
+    *,
+    mesh: Mesh | None = None,
 ) -> Multinomials:
     r"""Weighted counts of an HMM's events on several labellings of each sequence.
 
@@ -107,6 +111,8 @@ def labelling_counts(
         weights: [B, k], of each sequence's labellings, as of `labelling_weights`.
         num_words, num_labels: v and s.
         dtype: of the counts; JAX's default float if None. They are summed in float64.
+        mesh: where it spans several processes, the sequences are those of this one, and counts are
+            summed over all of them.
 
     Raises:
         ValueError: for shapes that do not fit, and words or labels that there are not.
@@ -126,7 +132,9 @@ def labelling_counts(
     """
     words, labels = np.asarray(words, np.int64), np.asarray(labels, np.int64)
     lengths, each = np.asarray(lengths, np.int64), np.asarray(weights, np.float64)
-    _check_counts(words, labels, lengths, each, num_words, num_labels)
+    peers = peers_of(mesh)
+    with peers.guard():
+        _check_counts(words, labels, lengths, each, num_words, num_labels)
     by_token = np.repeat(each, lengths, axis=0)
     first = np.zeros(len(words), bool)
     first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
@@ -135,12 +143,14 @@ def labelling_counts(
     begins, s = known & first[:, None], num_labels
 
     def count(events: np.ndarray, where: np.ndarray, amounts: np.ndarray, size: int) -> np.ndarray:
-        return np.bincount(events[where], amounts[where], size)
+        # Of no events NumPy makes whole numbers, whatever the weights are.
+        return np.bincount(events[where], amounts[where], size).astype(np.float64)
 
     initial = count(labels, begins, by_token, s)
     transition = count(labels[:-1] * s + labels[1:], pair, by_token[1:], s * s)
     emission = count(words[:, None] * s + labels, known, by_token, num_words * s)
     dtype = jnp.result_type(float) if dtype is None else dtype
+    initial, transition, emission = (peers.sum(a) for a in (initial, transition, emission))
     arrays = (initial, transition.reshape(s, s), emission.reshape(num_words, s))
     return Multinomials(*(jnp.asarray(array, dtype) for array in arrays))
 

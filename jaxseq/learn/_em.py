@@ -11,8 +11,10 @@ from jaxseq.learn._em_corpus import WordCorpus
 from jaxseq.learn._em_operator import EMOperator, Evaluation, Smoothing
 from jaxseq.learn._interrupts import interrupts_deferred
 from jaxseq.learn._lbfgs import Outcome
+from jaxseq.learn._mesh_counts import peers_of
 from jaxseq.learn._progress import progress_bar
 from jaxseq.models._hmm import HMM, Multinomials
+from jaxseq.scale import Peers
 
 
 class EMResult(NamedTuple):
@@ -59,7 +61,8 @@ def em(
         progress: a bar on standard error; None shows it on a terminal.
 
     Returns:
-        An `EMResult`. Ctrl-C ends the search after the iteration with what was found.
+        An `EMResult`. Ctrl-C ends the search after the iteration with what was found; in one of
+        several processes, that of all.
 
     Raises:
         ValueError: when a sequence is impossible under `start` (EM cannot learn from it: what is
@@ -85,6 +88,7 @@ def em(
         raise ValueError(f"max_iterations: expected 0 or more, got {max_iterations}")
     if not tolerance >= 0:
         raise ValueError(f"tolerance: expected a number ≥ 0, got {tolerance}")
+    peers = peers_of(operator.mesh)
     operator.check_possible(start.probabilities)
     point, now = start.probabilities, operator(start.probabilities)
     values, likelihoods = [now.objective], [now.log_likelihood]
@@ -92,7 +96,7 @@ def em(
     with interrupts_deferred() as pressed, progress_bar("EM", max_iterations, progress) as tick:
         for iteration in range(max_iterations):
             following = operator(now.following)
-            ended = why_stop(now, following, tolerance)
+            ended = agree(peers, why_stop(now, following, tolerance))
             if ended is Outcome.PRECISION:
                 outcome = ended
                 break
@@ -100,7 +104,7 @@ def em(
             values.append(now.objective)
             likelihoods.append(now.log_likelihood)
             tick(iteration + 1, -now.objective)
-            if pressed():
+            if any(peers.exchange(bool(pressed()))):
                 ended = Outcome.INTERRUPTED
             if ended is not None:
                 outcome = ended
@@ -117,6 +121,18 @@ def why_stop(before: Evaluation, now: Evaluation, tolerance: float) -> Outcome |
     if improvement <= tolerance * abs(now.objective):
         return Outcome.CONVERGED_VALUE
     return None
+
+
+def agree(peers: Peers, ended: Outcome | None) -> Outcome | None:
+    """Why EM ends in all processes, by what the first one found; None where it goes on.
+
+    None can go on without the others, and the last digits of an objective may differ from one kind
+    of machine to another.
+    """
+    if peers.count == 1:
+        return ended
+    first = peers.exchange(None if ended is None else ended.name)[0]
+    return None if first is None else Outcome[first]
 
 
 def estimate_hmm(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike, Bool, Int
 
+from jaxseq.batch._cores import usable_cores
 from jaxseq.learn._corpus import UNKNOWN, lay_out
 
 Words = ArrayLike | Sequence
@@ -152,7 +152,7 @@ def word_corpus(
     known, allowed = np.full(len(words), UNKNOWN, np.int32), None
     if labels is not None:
         known, allowed = _read_labels(labels, arrays, num_labels)
-    cores = (os.cpu_count() or 1) if cores is None else cores
+    cores = usable_cores() if cores is None else cores
     if cores < 1:
         raise ValueError(f"cores: expected 1 or more, got {cores}")
     if width is not None and width < lengths.max(initial=1):

@@ -30,6 +30,7 @@ from jaxseq.learn._em_corpus import WordCorpus
 from jaxseq.learn._em_lattice import Tally
 from jaxseq.learn._mesh_counts import peers_of
 from jaxseq.models._hmm import Multinomials
+from jaxseq.scale import Peers
 
 
 class Smoothing(NamedTuple):
@@ -100,10 +101,12 @@ class EMOperator:
         frozen: names of the families that keep their values.
         hard: Viterbi counts.
         mesh: devices to share the sequences out to, as in `expected_counts`. Where it spans several
-            processes, the corpora are the parts of this one, and all do the same together.
+            processes, the corpora are the parts of this one, which may have no sequences, and all
+            do the same together.
 
     Raises:
-        ValueError: when a side without sequences has weight, or nothing fits.
+        ValueError: when a side without sequences has weight, or nothing fits; in all processes,
+            where only some have a corpus, or their settings differ.
 
     Example:
         >>> import jax.numpy as jnp
@@ -129,6 +132,13 @@ class EMOperator:
     mesh: Mesh | None = None
 
     def __post_init__(self):
+        peers = peers_of(self.mesh)
+        with peers.guard():  # what one process is refused for, all are
+            self._check()
+            if peers.count > 1:
+                self._check_alike(peers)
+
+    def _check(self) -> None:
         check_families("frozen", self.frozen)
         if self.balance is not None and not 0 <= self.balance <= 1:
             raise ValueError(f"balance: expected 0 … 1, got {self.balance}")
@@ -145,6 +155,22 @@ class EMOperator:
                     f"{name}: expected at least one sequence with a token, since its weight is "
                     f"{weight}, got none"
                 )
+
+    def _check_alike(self, peers: Peers) -> None:
+        """ValueError in all processes where one would wait for what another never does."""
+        for name in ("labelled", "unlabelled"):
+            corpus: WordCorpus | None = getattr(self, name)
+            absent = peers.exchange(corpus is None)
+            if any(absent) and not all(absent):
+                raise ValueError(
+                    f"{name}: expected a corpus in all processes or in none, where one without "
+                    f"sequences has a corpus of none, got None in process {absent.index(True)} and "
+                    f"a corpus in process {absent.index(False)}"
+                )
+            if corpus is not None:
+                peers.check_same(f"{name}: words and labels", [corpus.num_words, corpus.num_labels])
+        settings = {"shares": self.shares, "smoothing": [float(each) for each in self.smoothing]}
+        peers.check_same("settings", settings | {"frozen": self.frozen, "hard": bool(self.hard)})
 
     @cached_property
     def sizes(self) -> tuple[int, int]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
+
+from jax.sharding import Mesh
 
 from jaxseq.scale import Peers
 from jaxseq.tagger._plan import EntropyTerm, Plan
 from jaxseq.text import Templates
 
 if TYPE_CHECKING:
+    from jaxseq.tagger._codl import CoDL
+    from jaxseq.tagger._hmm_plan import HMMPlan
+    from jaxseq.tagger._hmm_tagger import HMMTagger
     from jaxseq.tagger._tagger import CRFTagger
 
 OF_EACH = ("cores", "progress", "checkpoint")
@@ -33,8 +39,7 @@ def check_alike(
     """
     if peers.count == 1:
         return
-    settings = tagger.get_params(deep=False)
-    told = {name: str(value) for name, value in settings.items() if name not in OF_EACH}
+    settings, told = tagger.get_params(deep=False), _told(tagger)
     if settings["templates"] is not None:
         chosen = settings["templates"]
         chosen = chosen if isinstance(chosen, Templates) else Templates(chosen)
@@ -44,8 +49,38 @@ def check_alike(
         weight = term.pieces(plan.settings.max_iterations)
     told |= {"entropy_weight": str(weight), "entropy_gradient": term.gradient}
     told["vocabulary"] = vocabulary
-    given = {"checkpoint": plan.checkpoint, **given}
-    for name, value in given.items():
+    _compare(told, plan.checkpoint, plan.mesh, given, peers)
+
+
+def check_hmm_alike(tagger: HMMTagger, plan: HMMPlan, given: dict[str, Any], peers: Peers) -> None:
+    """As `check_alike`, for hidden Markov models."""
+    if peers.count == 1:
+        return
+    _compare(_told(tagger), plan.checkpoint, plan.mesh, given, peers)
+
+
+def check_codl_alike(codl: CoDL, mesh: Mesh | None, given: dict[str, Any], peers: Peers) -> None:
+    """As `check_alike`, for constraint-driven learning; but for the constraints."""
+    if peers.count == 1:
+        return
+    told = {f"estimator: {name}": value for name, value in _told(codl.estimator).items()}
+    told |= {"estimator": type(codl.estimator).__name__, **_told(codl)}
+    _compare(told, codl.checkpoint, mesh, given, peers)
+
+
+def _told(learner: CRFTagger | HMMTagger | CoDL) -> dict[str, str]:
+    """The parameters that are plain values."""
+    settings = {**learner.get_params(deep=False)}
+    if isinstance(settings.get("classes"), Collection):
+        settings["classes"] = sorted(map(str, settings["classes"]))
+    left_out = (*OF_EACH, "estimator", "constraints")
+    return {name: str(value) for name, value in settings.items() if name not in left_out}
+
+
+def _compare(
+    told: dict[str, str], checkpoint: Any, mesh: Mesh | None, given: dict[str, Any], peers: Peers
+) -> None:
+    for name, value in {"checkpoint": checkpoint, **given}.items():
         told[name] = "none" if value is None else "given"
-    told["mesh"] = "none" if plan.mesh is None else str(plan.mesh.devices.shape)
+    told["mesh"] = "none" if mesh is None else str(mesh.devices.shape)
     peers.check_same("settings", told)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import numbers
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from jax.sharding import Mesh
@@ -14,18 +15,24 @@ from sklearn.utils.validation import check_is_fitted
 
 from jaxseq.constraints._labels import Scheme
 from jaxseq.learn._codl import LabellingWeights, check_share, check_weighing
+from jaxseq.learn._interrupts import interrupts_deferred
+from jaxseq.learn._mesh_counts import peers_of
 from jaxseq.learn._progress import progress_bar
+from jaxseq.scale import Peers
+from jaxseq.tagger._alike import check_codl_alike
 from jaxseq.tagger._checks import check_number
 from jaxseq.tagger._codl_crf import CRFLearner
 from jaxseq.tagger._codl_hmm import HMMLearner
 from jaxseq.tagger._codl_labelling import Labeller, Labelling, Learner, fingerprint
+from jaxseq.tagger._codl_notes import CoDLNotes, Kept
 from jaxseq.tagger._constrained import bound_to, warn_unmet
 from jaxseq.tagger._hmm_plan import check_own_mesh
 from jaxseq.tagger._hmm_tagger import HMMTagger
 from jaxseq.tagger._labels import Label
-from jaxseq.tagger._notes import Notes, settings_of
+from jaxseq.tagger._notes import settings_of
 from jaxseq.tagger._predictions import token_score
 from jaxseq.tagger._tagger import CRFTagger
+from jaxseq.tagger._together import Together
 from jaxseq.tagger._unlabelled import check_unlabelled
 
 
@@ -142,6 +149,7 @@ class CoDL(BaseEstimator):
         *,
         unlabelled: Iterable[Any],
         mesh: Mesh | None = None,
+        sentence_numbers: Sequence[int] | None = None,
     ) -> CoDL:
         """Train.
 
@@ -149,7 +157,10 @@ class CoDL(BaseEstimator):
             X, y: sentences and labels, as for the estimator.
             unlabelled: more sentences, at least one with a token.
             mesh: devices to share them out to while they are labelled under the constraints, of
-                `jaxseq.scale.make_mesh`; all of them of this process.
+                `jaxseq.scale.make_mesh`. With an HMM it may span several processes: the sentences
+                are then the part of this one, which may be empty, and all call `fit` together, to
+                get what one process gets up to rounding.
+            sentence_numbers: as in `HMMTagger.fit`.
 
         Returns:
             Itself. After Ctrl-C it holds the tagger of the last complete cycle.
@@ -159,27 +170,34 @@ class CoDL(BaseEstimator):
                 and no unlabelled sentence.
 
         Warns:
-            ConstraintWarning: where hard constraints cannot all be met in unlabelled sentences.
+            ConstraintWarning: where hard constraints cannot all be met in unlabelled sentences (of
+                this process).
         """
-        self._check()
-        check_own_mesh(mesh)
-        X, y, others = list(X), list(y), check_unlabelled(unlabelled)
-        kind: Any = HMMLearner if isinstance(self.estimator, HMMTagger) else CRFLearner
-        learner: Learner = kind(
-            self.estimator, X, y, others, None if self.pool else float(self.keep)
-        )
-        self.constraints_ = bound_to(learner.classes, self.constraints, self.penalty, self.scheme)
-        labeller = self._labeller(others, mesh)
-        notes = Notes(self.checkpoint, (self._about(), X, y, others))
-        kept = notes.load()
+        peers = peers_of(mesh)
+        with peers.guard():
+            self._check()
+            check_codl_alike(self, mesh, {"sentence_numbers": sentence_numbers}, peers)
+            together = Together.of(mesh, sentence_numbers)
+            X, y, others = list(X), list(y), check_unlabelled(unlabelled)
+            learner = self._learner(X, y, others, mesh, together)
+            self.constraints_ = bound_to(
+                learner.classes, self.constraints, self.penalty, self.scheme
+            )
+            peers.check_same("constraints", fingerprint(self.constraints_))
+            labeller = self._labeller(others, mesh)
+            notes = CoDLNotes(self.checkpoint, self._about(), X, y, others, together)
+            kept = notes.load()
         self.tagger_, self.history_ = learner.supervised(), []
         self.outcome_ = Outcome.INTERRUPTED.value
         if _interrupted(self.tagger_):
             return self
-        job, past, first = _Job(learner, labeller, notes), None, self.tagger_
-        if kept is not None:
-            past = self._resume(job, kept)
-        with progress_bar("CoDL", self.cycles, self.progress) as tick:
+        past, first = None, self.tagger_
+        # One process stops where it is; of several, none can without the others.
+        deferred = nullcontext(lambda: False) if together.is_alone else interrupts_deferred()
+        with deferred as pressed, progress_bar("CoDL", self.cycles, self.progress) as tick:
+            job = _Job(learner, labeller, notes, peers, pressed)
+            if kept is not None:
+                past = self._resume(job, kept)
             outcome, past = self._go_on(job, first, past, tick)
         self.outcome_ = outcome.value
         if outcome is not Outcome.INTERRUPTED:
@@ -188,38 +206,52 @@ class CoDL(BaseEstimator):
             warn_unmet(past.hard, "unlabelled")
         return self
 
+    def _learner(
+        self, X: list[Any], y: list[Any], others: list[Any], mesh: Mesh | None, together: Together
+    ) -> HMMLearner | CRFLearner:
+        keep = None if self.pool else float(self.keep)
+        if isinstance(self.estimator, HMMTagger):
+            return HMMLearner(self.estimator, X, y, others, keep, mesh, together)
+        check_own_mesh(mesh, "; with an HMMTagger it may have them")
+        return CRFLearner(self.estimator, X, y, others, keep)
+
     def _go_on(
         self, job: _Job, first: Any, past: Labelling | None, tick: Any
     ) -> tuple[Outcome, Labelling | None]:
         """Cycles until one of the ends; the labelling that the last one learnt from."""
         try:
             while len(self.history_) < self.cycles:
-                found = job.labeller(self.tagger_)
-                if past is not None and found.same(past):
+                with job.peers.guard():
+                    found = job.labeller(self.tagger_)
+                if job.stopped():
+                    return Outcome.INTERRUPTED, past
+                if past is not None and all(job.peers.exchange(found.same(past))):
                     return Outcome.FIXED_POINT, past
-                if not found.weights.any():
+                if not any(job.peers.exchange(bool(found.weights.any()))):
                     raise ValueError(
                         "unlabelled: expected a sentence that the model gives a labelling, got none"
                     )
                 tagger = job.learner.learn(first, found.labels, found.weights)
-                if _interrupted(tagger):
+                if _interrupted(tagger) or job.stopped():
                     return Outcome.INTERRUPTED, past
                 history = [*self.history_, job.labeller.told(found, past)]
                 self.tagger_, self.history_, past = tagger, history, found
-                job.notes.save({"labelling": found.packed(), "history": history})
+                job.notes.save(found, job.labeller.lengths, history)
                 tick(len(history), history[-1]["changed"])
         except KeyboardInterrupt:
+            if job.peers.count > 1:
+                raise  # a second one: the others are still at work
             return Outcome.INTERRUPTED, past
         return Outcome.MAX_CYCLES, past
 
-    def _resume(self, job: _Job, kept: dict[str, Any]) -> Labelling:
+    def _resume(self, job: _Job, kept: Kept) -> Labelling:
         """The labelling of the last cycle that was complete, whose tagger is learnt again."""
-        dtype = self.tagger_.dtype
-        past = job.labeller.unpacked(kept["labelling"], dtype)
+        scores = kept.scores.astype(self.tagger_.dtype)
+        past = job.labeller.weighted(kept.labels, scores, kept.hard)
         tagger = job.learner.learn(self.tagger_, past.labels, past.weights)
         if _interrupted(tagger):
             raise KeyboardInterrupt
-        self.tagger_, self.history_ = tagger, kept["history"]
+        self.tagger_, self.history_ = tagger, kept.history
         return past
 
     def _labeller(self, others: list[Any], mesh: Mesh | None = None) -> Labeller:
@@ -238,7 +270,10 @@ class CoDL(BaseEstimator):
         """What the results depend on, apart from the data and the number of cycles."""
         names = ("k", "width", "weights", "temperature", "keep", "pool", "learn_with_constraints")
         own = {name: getattr(self, name) for name in names}
-        return settings_of(self.estimator), own, fingerprint(self.constraints_)
+        settings = settings_of(self.estimator)
+        if isinstance(self.estimator, HMMTagger):
+            settings.pop("cores")  # nothing but rounding depends on it, or on processes
+        return settings, own, fingerprint(self.constraints_)
 
     def _check(self) -> None:
         if not isinstance(self.estimator, HMMTagger | CRFTagger):
@@ -295,11 +330,18 @@ class CoDL(BaseEstimator):
 
 
 class _Job(NamedTuple):
-    """Who learns, who labels, and where it is written down."""
+    """Who learns, who labels, where it is written down, and with which processes; whether Ctrl-C
+    was pressed in this one."""
 
     learner: Learner
     labeller: Labeller
-    notes: Notes
+    notes: CoDLNotes
+    peers: Peers
+    pressed: Callable[[], bool]
+
+    def stopped(self) -> bool:
+        """Whether Ctrl-C was pressed in any process."""
+        return any(self.peers.exchange(bool(self.pressed())))
 
 
 def _interrupted(tagger: Any) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from jax.sharding import Mesh
 
 from jaxseq.learn._codl import labelling_counts, mix_models
 from jaxseq.learn._counts import known_counts
@@ -16,6 +17,7 @@ from jaxseq.tagger._hmm_plan import hmm_plan_of
 from jaxseq.tagger._hmm_search import COUNTED, search_hmm
 from jaxseq.tagger._hmm_tagger import HMMTagger
 from jaxseq.tagger._notes import fresh
+from jaxseq.tagger._together import Together
 
 
 class HMMLearner:
@@ -28,6 +30,8 @@ class HMMLearner:
         keep: γ of :math:`\gamma \theta_0 + (1 - \gamma) \theta`; None learns from labelled
             sentences and labellings together. θ0 then has the vocabulary of its own sentences, as
             in self-training.
+        mesh: devices to share the sentences out to; those of this process, where it spans several.
+        together: the processes of the mesh, which do everything here together.
     """
 
     def __init__(
@@ -37,18 +41,23 @@ class HMMLearner:
         y: list[Any],
         others: list[Any],
         keep: float | None,
+        mesh: Mesh | None = None,
+        together: Together | None = None,
     ):
+        together = together or Together.alone()
         self._estimator, self._keep, self._sentences = estimator, keep, (X, y)
-        plan = hmm_plan_of(fresh(estimator))
+        self._shared = {"mesh": mesh, "sentence_numbers": together.numbers}
+        plan = hmm_plan_of(fresh(estimator), mesh)
         self._plan = plan if keep is not None else replace(plan, vocabulary="all")
-        data = read_hmm_data(X, y, others, self._plan)
+        data = read_hmm_data(X, y, others, self._plan, together)
         self._data = replace(data, unlabelled=None)
         self.classes = data.classes
         words, self._lengths = read_words(others, plan.column)
-        if not self._lengths.sum():
+        if not together.total(int(self._lengths.sum())):
             raise ValueError(NO_TOKENS)
         self._words = numbers_of(words, data.vocabulary)
-        if keep is None and not data.labelled.is_labelled:
+        all_known = all(together.peers.exchange(data.labelled.is_labelled))
+        if keep is None and not all_known:
             raise ValueError(
                 "y: expected the label of every token, since labelled sentences and labellings are "
                 "counted together (pool), got labels that are not known"
@@ -58,7 +67,7 @@ class HMMLearner:
         """θ0."""
         tagger = fresh(self._estimator)
         if self._keep is None:
-            return tagger.fit(*self._sentences)
+            return tagger.fit(*self._sentences, **self._shared)
         tagger._take_fitted(self._data, search_hmm(self._data, self._plan))
         return tagger
 
@@ -66,9 +75,10 @@ class HMMLearner:
         """θ from labels [N, k] with weights [B, k], mixed with those of θ0."""
         data, s, dtype = self._data, len(self.classes), self._plan.dtype
         size = len(data.vocabulary)
-        counts = labelling_counts(self._words, labels, self._lengths, weights, size, s, dtype=dtype)
+        labelled = (self._words, labels, self._lengths, weights)
+        counts = labelling_counts(*labelled, size, s, dtype=dtype, mesh=self._plan.mesh)
         if self._keep is None:
-            known = known_counts(data.labelled, s, dtype)
+            known = known_counts(data.labelled, s, dtype, mesh=self._plan.mesh)
             counts = type(counts)(*(a + b for a, b in zip(known, counts)))
         smoothed = (family + amount for family, amount in zip(counts, self._plan.smoothing))
         model = HMM(*smoothed, unknown=data.vocabulary.unknown)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from typing import Any, NamedTuple, Protocol
 
@@ -12,6 +11,7 @@ from jax.sharding import Mesh
 
 from jaxseq.constraints import Constraints, bind_constraints, corpus_violations
 from jaxseq.learn._codl import labelling_weights
+from jaxseq.learn._mesh_counts import peers_of
 from jaxseq.tagger._constrained import search_scored
 
 SAME_WEIGHT = 1e-6
@@ -47,22 +47,10 @@ class Labelling(NamedTuple):
     weights: np.ndarray
     hard: np.ndarray
 
-    def packed(self) -> dict[str, str]:
-        """As strings, for notes."""
-        return {
-            "labels": _pack(self.labels, "<i4"),
-            "scores": _pack(self.scores, "<f8"),
-            "hard": _pack(self.hard, "<i4"),
-        }
-
     def same(self, other: Labelling) -> bool:
         """Whether there is nothing new to learn from the other one."""
         close = np.abs(self.weights - other.weights) <= SAME_WEIGHT
         return bool(np.array_equal(self.labels, other.labels) and close.all())
-
-
-def _pack(array: np.ndarray, kind: str) -> str:
-    return base64.b64encode(np.asarray(array, kind).tobytes()).decode()
 
 
 class Labeller:
@@ -72,7 +60,8 @@ class Labeller:
         sentences: unlabelled ones. constraints: bound to the labels.
         learn_with: whether they are respected; if not, they are only told of.
         k: labellings a sentence. width: of the beam. how, temperature: of `labelling_weights`.
-        mesh: devices to search on.
+        mesh: devices to search on; where it spans several processes, those of this one, which
+            labels its own sentences.
     """
 
     def __init__(
@@ -86,48 +75,46 @@ class Labeller:
         temperature: float,
         mesh: Mesh | None = None,
     ):
-        self._mesh = mesh
+        self._mesh, self._peers = mesh, peers_of(mesh)
         self._sentences, self._constraints, self._k, self._width = sentences, constraints, k, width
         self._how, self._temperature = how, temperature
         self._x = constraints.observe_all(sentences)
-        self._lengths: np.ndarray | None = None
+        self.lengths = np.zeros(0, np.int64)
         free = [str(number) for number in range(constraints.num_labels)]
         self._used = constraints if learn_with else bind_constraints([], free)
 
     def __call__(self, tagger: Any) -> Labelling:
         """The best labellings by a tagger, under the constraints."""
         scored = tagger._scored(self._sentences)
-        self._lengths = scored.features.lengths
+        self.lengths = scored.features.lengths
         x = self._x[: len(self._used)]
         found = search_scored(scored, self._used, self._k, self._width, x, self._mesh)
-        return self._weighted(found.labels, np.asarray(found.scores), found.hard[:, 0])
+        return self.weighted(found.labels, np.asarray(found.scores), found.hard[:, 0])
 
-    def _weighted(self, labels: np.ndarray, scores: np.ndarray, hard: np.ndarray) -> Labelling:
+    def weighted(self, labels: np.ndarray, scores: np.ndarray, hard: np.ndarray) -> Labelling:
+        """Labellings with what each of them counts."""
         found = labelling_weights(scores.astype(np.float64), self._how, self._temperature)
         return Labelling(labels, scores, np.asarray(found), hard)
 
-    def unpacked(self, packed: dict[str, str], dtype: Any) -> Labelling:
-        """What `Labelling.packed` makes strings of, with scores of the model's type."""
-        kinds = {"labels": "<i4", "scores": "<f8", "hard": "<i4"}
-        labels, scores, hard = (
-            np.frombuffer(base64.b64decode(packed[name]), kind) for name, kind in kinds.items()
-        )
-        labels, scores = labels.reshape(-1, self._k), scores.reshape(-1, self._k)
-        return self._weighted(labels, scores.astype(dtype), hard)
-
     def told(self, now: Labelling, before: Labelling | None) -> dict[str, Any]:
-        """The entry of a history: what changed, scores and violations of the best labellings."""
-        assert self._lengths is not None
-        lengths = self._lengths
+        """The entry of a history: what changed, scores and violations of the best labellings.
+
+        Of the sentences of all processes, which ask for it together.
+        """
+        lengths = self.lengths
         real = np.isfinite(now.scores[:, 0]) & (lengths > 0)
         changed = now.labels.size if before is None else int((now.labels != before.labels).sum())
         best = now.scores[real, 0].astype(np.float64)
         broken = corpus_violations(self._constraints, self._x, now.labels[:, 0], lengths)[real] > 0
-        shares = broken.mean(0).tolist() if len(broken) else [0.0] * len(self._constraints)
+        unmet = int((now.hard[real] > 0).sum())
+        own = [int(changed), unmet, len(best), float(best.sum()), *broken.sum(0).tolist()]
+        found = self._peers.exchange(own)
+        changed, unmet, count, score, *violated = (sum(numbers) for numbers in zip(*found))
+        shares = [number / max(count, 1) for number in violated]
         return {
             "changed": changed,
-            "mean_score": float(best.mean()) if len(best) else 0.0,
-            "unmet": int((now.hard[real] > 0).sum()),
+            "mean_score": score / max(count, 1),
+            "unmet": unmet,
             "violated": dict(zip(_different(self._constraints.names), shares)),
         }
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.sharding import Mesh
 
+from jaxseq.batch._cores import usable_cores
 from jaxseq.learn._counts import FAMILIES, check_families
 from jaxseq.learn._em_operator import Smoothing
 from jaxseq.scale._mesh import check_mesh, spans_processes
@@ -71,7 +72,7 @@ def hmm_plan_of(tagger: HMMTagger, mesh: Mesh | None = None) -> HMMPlan:
             "dtype: expected JAX to have 64-bit numbers switched on (jax_enable_x64) for float64, "
             "got them switched off"
         )
-    mesh = check_own_mesh(mesh, "; EMOperator takes them")
+    mesh = None if mesh is None else check_mesh(mesh)
     return HMMPlan(
         column=tagger.column,
         unknown_below=int(tagger.unknown_below),
@@ -84,7 +85,7 @@ def hmm_plan_of(tagger: HMMTagger, mesh: Mesh | None = None) -> HMMPlan:
         frozen=tuple(tagger.frozen),
         max_iterations=int(tagger.max_iterations),
         tolerance=float(tagger.tolerance),
-        cores=int(tagger.cores or os.cpu_count() or 1),
+        cores=int(tagger.cores or usable_cores()),
         progress=tagger.progress,
         checkpoint=tagger.checkpoint,
         checkpoint_every=int(tagger.checkpoint_every),

@@ -7,21 +7,22 @@ the two goes on from there: the second.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxseq.learn._counts import known_counts, log_likelihoods
-from jaxseq.learn._em import estimate_hmm, why_stop
+from jaxseq.learn._em import agree, estimate_hmm, why_stop
 from jaxseq.learn._em_corpus import WordCorpus
 from jaxseq.learn._em_operator import EMOperator
 from jaxseq.learn._interrupts import interrupts_deferred
 from jaxseq.learn._lbfgs import Outcome
+from jaxseq.learn._mesh_counts import peers_of
 from jaxseq.learn._progress import progress_bar
 from jaxseq.models._hmm import HMM, Multinomials
 from jaxseq.tagger._hmm_data import HMMData
+from jaxseq.tagger._hmm_fingerprint import hmm_fingerprint
 from jaxseq.tagger._hmm_plan import HMMPlan
 from jaxseq.tagger._resume import Before, Keeper
 
@@ -66,12 +67,15 @@ def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFit
         data: sentences. plan: how.
         start: a model to begin EM between labelled and unlabelled sentences with; None for the
             supervised one, which is estimated first.
+
+    On a mesh of several processes, the data are those of this one, and all call this together.
     """
-    stages = _stages(data, plan, start is not None)
-    begun = _supervised_start(data, plan) if start is None else start
+    known = all(peers_of(plan.mesh).exchange(data.labelled.is_labelled))
+    stages = _stages(data, plan, known or start is not None)
+    begun = _supervised_start(data, plan, known) if start is None else start
     if not stages:
         return _counted(begun, data, plan)
-    keeper = Keeper(plan.checkpoint, _fingerprint(data, plan, begun))
+    keeper = _keeper(data, plan, start)
     total = plan.max_iterations * len(stages)
     found = None
     with progress_bar("EM", total, plan.progress) as tick, interrupts_deferred() as pressed:
@@ -84,9 +88,19 @@ def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFit
     return found
 
 
-def _stages(data: HMMData, plan: HMMPlan, begun: bool) -> list[_Stage]:
+def _keeper(data: HMMData, plan: HMMPlan, start: HMM | None) -> Keeper:
+    """Where states are kept, under a name that says which search they are of."""
+    if plan.checkpoint is None:
+        return Keeper(None, "")
+    peers = peers_of(plan.mesh)
+    with peers.guard():
+        return Keeper(plan.checkpoint, hmm_fingerprint(data, plan, start), peers=peers)
+
+
+def _stages(data: HMMData, plan: HMMPlan, supervised: bool) -> list[_Stage]:
+    """In the order that they run in; without the first, where there is a supervised model."""
     found = []
-    if not begun and not data.labelled.is_labelled:
+    if not supervised:
         first = EMOperator(data.labelled, None, 0.0, plan.smoothing, hard=plan.hard, mesh=plan.mesh)
         found.append(_Stage(first, {"X": data.labelled}))
     if data.unlabelled is not None:
@@ -103,18 +117,18 @@ def _stages(data: HMMData, plan: HMMPlan, begun: bool) -> list[_Stage]:
     return found
 
 
-def _supervised_start(data: HMMData, plan: HMMPlan) -> HMM:
+def _supervised_start(data: HMMData, plan: HMMPlan, all_known: bool) -> HMM:
     """Relative frequencies of what is known for sure, smoothed."""
-    labels, unknown = len(data.classes), data.vocabulary.unknown
-    corpus, smoothing = data.labelled, plan.smoothing
-    if corpus.is_labelled:
-        return estimate_hmm(corpus, labels, smoothing=smoothing, unknown=unknown, dtype=plan.dtype)
-    known = known_counts(corpus, labels, plan.dtype)
-    return HMM(*(family + amount for family, amount in zip(known, smoothing)), unknown=unknown)
+    labels, unknown, given = len(data.classes), data.vocabulary.unknown, plan.smoothing
+    shared = {"dtype": plan.dtype, "mesh": plan.mesh}
+    if all_known:
+        return estimate_hmm(data.labelled, labels, smoothing=given, unknown=unknown, **shared)
+    known = known_counts(data.labelled, labels, **shared)
+    return HMM(*(family + amount for family, amount in zip(known, given)), unknown=unknown)
 
 
 def _counted(model: HMM, data: HMMData, plan: HMMPlan) -> HMMFitted:
-    operator = EMOperator(data.labelled, None, 0.0, plan.smoothing)
+    operator = EMOperator(data.labelled, None, 0.0, plan.smoothing, mesh=plan.mesh)
     found = operator(model.probabilities)
     return HMMFitted(model, model.probabilities, (found.objective,), None, 0, COUNTED)
 
@@ -136,25 +150,27 @@ class _Run(NamedTuple):
 def _climb(stage: _Stage, start: HMM | HMMFitted, run: _Run) -> HMMFitted:
     """EM, from a model or from where the stage before it ended."""
     plan, operator = run.plan, stage.operator
+    peers = peers_of(plan.mesh)
     earlier = 0 if isinstance(start, HMM) else start.iterations
     model = start if isinstance(start, HMM) else start.model
     state, before = run.keeper.resumed(Climb(model.probabilities, 0, ()), run.stage)
     if not state.iteration:
-        _check_possible(stage, model)
+        with peers.guard():
+            _check_possible(stage, model)
     before = Before(earlier) if before is None else before
     now = operator(state.parameters)
     state = state if state.values else state._replace(values=(now.objective,))
     outcome = Outcome.MAX_ITERATIONS
     while state.iteration < plan.max_iterations:
         following = operator(now.following)
-        ended = why_stop(now, following, plan.tolerance)
+        ended = agree(peers, why_stop(now, following, plan.tolerance))
         if ended is not Outcome.PRECISION:
             values = (*state.values, following.objective)
             state, now = Climb(now.following, state.iteration + 1, values), following
             run.tick(before.iterations + state.iteration, -now.objective)
             if ended is None and state.iteration % plan.checkpoint_every == 0:
                 run.keeper.keep(state, run.stage, before)
-        if ended is None and run.pressed():
+        if ended is None and any(peers.exchange(bool(run.pressed()))):
             ended = Outcome.INTERRUPTED
         if ended is not None:
             outcome = ended
@@ -173,7 +189,7 @@ def _climb(stage: _Stage, start: HMM | HMMFitted, run: _Run) -> HMMFitted:
 def _check_possible(stage: _Stage, model: HMM) -> None:
     """ValueError on a sentence that EM could learn nothing from: what is impossible stays so."""
     for name, corpus in stage.corpora.items():
-        if corpus.is_labelled:
+        if name == "X" and stage.operator.all_known:
             continue  # its counts do not depend on the model
         impossible = np.isneginf(log_likelihoods(model.probabilities, corpus))
         if impossible.any():
@@ -182,17 +198,3 @@ def _check_possible(stage: _Stage, model: HMM) -> None:
                 f"supervised model holds possible, got one of probability 0 ({impossible.sum()} of "
                 f"{corpus.num_sequences} are); smoothing above 0 makes all possible"
             )
-
-
-def _fingerprint(data: HMMData, plan: HMMPlan, start: HMM) -> str:
-    """Says which search this is: a hash of the data, the settings and the starting point."""
-    settings = [plan.smoothing, plan.hard, plan.weight, plan.frozen, plan.tolerance, plan.cores]
-    parts: list[Any] = [settings, data.classes, data.vocabulary.words]
-    digest = hashlib.sha256(repr(parts).encode())
-    for corpus in (data.labelled, data.unlabelled):
-        arrays = () if corpus is None else (corpus.words, corpus.lengths, corpus.labels)
-        for array in (*arrays, None if corpus is None else corpus.allowed):
-            digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
-    for family in start.probabilities:
-        digest.update(np.asarray(family).tobytes())
-    return digest.hexdigest()

@@ -14,9 +14,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from jaxseq.learn._em_vocabulary import WordVocabulary
+from jaxseq.learn._mesh_counts import peers_of
 from jaxseq.models._crf import CRF
 from jaxseq.models._hmm import HMM
 from jaxseq.tagger import _lattices
+from jaxseq.tagger._alike import check_hmm_alike
 from jaxseq.tagger._checks import check_number, check_sentences
 from jaxseq.tagger._constrained import Scored, best_under, costly, k_best_under
 from jaxseq.tagger._hmm_data import HMMData, numbers_of, read_hmm_data, read_words
@@ -25,6 +27,7 @@ from jaxseq.tagger._hmm_plan import hmm_plan_of
 from jaxseq.tagger._hmm_search import HMMFitted, search_hmm
 from jaxseq.tagger._labels import Label
 from jaxseq.tagger._predictions import split_by_sentence, token_score
+from jaxseq.tagger._together import Together
 from jaxseq.text import TokenFeatures
 
 
@@ -63,7 +66,8 @@ class HMMTagger(BaseEstimator):
         progress: show a progress bar; None shows it on a terminal.
         checkpoint: a file to keep unfinished EM in, every `checkpoint_every` iterations, and when
             it ends early. If the file is there when `fit` starts, EM goes on from it, with the
-            same result as if it had never stopped. It is removed when EM has converged.
+            same result as if it had never stopped; on another number of cores or processes, up to
+            rounding. It is removed when EM has converged.
         classes: all labels, where the labelled sentences may not show every one of them: those
             that they do not show are as likely as smoothing makes them. None for those of y.
         dtype: ``"float32"``, or ``"float64"`` where JAX has 64-bit numbers switched on.
@@ -139,6 +143,7 @@ class HMMTagger(BaseEstimator):
         *,
         unlabelled: Iterable[Any] | None = None,
         mesh: Mesh | None = None,
+        sentence_numbers: Sequence[int] | None = None,
     ) -> HMMTagger:
         """Train.
 
@@ -148,8 +153,12 @@ class HMMTagger(BaseEstimator):
             y: for every sentence its labels; one may be a set of possible labels, or None. The
                 supervised model is then that of EM on what is known.
             unlabelled: more sentences, of which no labels are known.
-            mesh: devices of this process to share the sentences out to in EM, in place of `cores`;
-                of `jaxseq.scale.make_mesh`.
+            mesh: devices to share the sentences out to in EM, in place of `cores`; of
+                `jaxseq.scale.make_mesh`. Where it spans several processes, X, y and `unlabelled`
+                are the part of this one, which may be empty; all call `fit` together, and all get
+                the model, equal to that of one process up to rounding.
+            sentence_numbers: with several processes, the place of each of X in the whole corpus, by
+                which words are numbered; None where sentences were dealt out by turns.
 
         Returns:
             The tagger itself. After Ctrl-C it holds the model of the iteration that was then under
@@ -160,9 +169,14 @@ class HMMTagger(BaseEstimator):
                 smoothing is 0, for a sentence that the supervised model holds impossible: EM could
                 learn nothing from it.
         """
-        plan = hmm_plan_of(self, mesh)
         began = time.perf_counter()
-        data = read_hmm_data(X, y, None if plan.weight == 0 else unlabelled, plan)
+        given = {"unlabelled": unlabelled, "sentence_numbers": sentence_numbers}
+        peers = peers_of(mesh)
+        with peers.guard():
+            plan = hmm_plan_of(self, mesh)
+            check_hmm_alike(self, plan, given, peers)
+            together = Together.of(plan.mesh, sentence_numbers)
+            data = read_hmm_data(X, y, None if plan.weight == 0 else unlabelled, plan, together)
         seconds = {"features": time.perf_counter() - began}
         self._take_fitted(data, search_hmm(data, plan))
         self.seconds_ = {**seconds, "all": time.perf_counter() - began}

@@ -33,7 +33,7 @@ class Notes:
         digest = hashlib.sha256()
         if path is not None:
             for part in job:
-                digest.update(_text(part).encode("utf-8", "surrogatepass") + b"\0")
+                digest.update(text_of(part).encode("utf-8", "surrogatepass") + b"\0")
         self._about = digest.hexdigest()
 
     def load(self) -> Any:
@@ -68,14 +68,14 @@ class Notes:
             self._path.unlink(missing_ok=True)
 
 
-def _text(part: Any) -> str:
+def text_of(part: Any) -> str:
     """Of data and settings, the same in every process."""
     if isinstance(part, set | frozenset):
-        return repr(sorted(map(_text, part)))
+        return repr(sorted(map(text_of, part)))
     if isinstance(part, list | tuple):
-        return "[" + ",".join(map(_text, part)) + "]"
+        return "[" + ",".join(map(text_of, part)) + "]"
     if isinstance(part, dict):
-        return "{" + ",".join(f"{key!r}:{_text(part[key])}" for key in part) + "}"
+        return "{" + ",".join(f"{key!r}:{text_of(part[key])}" for key in part) + "}"
     return repr(part)
 
 

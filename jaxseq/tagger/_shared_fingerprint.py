@@ -33,14 +33,14 @@ def shared_fingerprint(
     known = _allowed(labels.gold, labels.allowed, len(problem.classes))
     count = len(problem.features.lengths)
     each = np.ones(count) if weights is None else np.asarray(weights, float)
-    sums = [_sum_of_sentences(problem.features, known, each)]
+    sums = [sum_of_sentences(problem.features, known, each)]
     if problem.unlabelled is not None:
         iterations = plan.settings.max_iterations
         parts += [term.gradient, warm]
         constant = warm and not callable(term.weight)
         parts += [term.weight] if constant else [term.pieces(iterations), iterations]
         ones = np.ones(len(problem.unlabelled.lengths))
-        sums.append(_sum_of_sentences(problem.unlabelled, None, ones))
+        sums.append(sum_of_sentences(problem.unlabelled, None, ones))
     found = peers_of(plan.mesh).exchange([f"{value:x}" for value in sums])
     parts += [sum(int(value, 16) for value in values) % MODULUS for values in zip(*found)]
     digest = hashlib.sha256(repr(parts).encode())
@@ -55,9 +55,7 @@ def _allowed(gold: np.ndarray, allowed: np.ndarray | None, labels: int) -> np.nd
     return np.packbits(which, axis=1)
 
 
-def _sum_of_sentences(
-    features: TokenFeatures, known: np.ndarray | None, weights: np.ndarray
-) -> int:
+def sum_of_sentences(features: TokenFeatures, known: np.ndarray | None, weights: np.ndarray) -> int:
     """The sum of a hash of every sentence, which its order does not change."""
     arrays = [features.ids, features.values, features.edge_ids, known]
     ends, total = np.cumsum(features.lengths), 0

@@ -52,13 +52,14 @@ class Together:
         """For so many sentences of this process, the unlabelled ones after all labelled ones."""
         if self.is_alone:
             return None
-        first = self.numbers if self.numbers is not None else self._by_turns(labelled)
+        first = self.numbers if self.numbers is not None else self.by_turns(labelled)
         after = max(self.peers.exchange(int(first.max(initial=-1)) + 1))
         return SharedCorpus(
-            self.peers.gather, np.concatenate([first, after + self._by_turns(others)])
+            self.peers.gather, np.concatenate([first, after + self.by_turns(others)])
         )
 
-    def _by_turns(self, count: int) -> np.ndarray:
+    def by_turns(self, count: int) -> np.ndarray:
+        """The places of so many sentences of this process that were dealt out by turns."""
         return self.peers.index + self.peers.count * np.arange(count, dtype=np.int64)
 
     def union(self, names: set[str]) -> list[str]:

@@ -18,7 +18,7 @@ from jaxseq.learn._mesh_objective import MeshObjective
 from jaxseq.models import Multinomials
 from jaxseq.scale import OtherProcessError, join_processes, leave_processes, make_mesh
 from jaxseq.scale._errors import in_words
-from jaxseq.tagger import CoDL, CRFTagger, HMMTagger
+from jaxseq.tagger import CoDL, CRFTagger
 from tests.limits import no_room
 from tests.scale import problems, streamed
 from tests.scale.on_mesh import draw_sentences
@@ -172,7 +172,7 @@ def differing(index, mesh):
         tagger = CRFTagger(["word[0]"], progress=False, **(settings or {}))
         return said(lambda: tagger.fit(X, y, mesh=mesh, **data))
 
-    codl = CoDL(HMMTagger(unknown_below=1), progress=False)
+    codl = CoDL(CRFTagger(["word[0]"]), progress=False)
     return {
         "iterations": fit({"max_iterations": 3 + index}),
         "nonsense": fit({"l2": -1.0 if index else 1.0}),

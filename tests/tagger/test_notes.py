@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jaxseq
-from jaxseq.tagger._notes import Notes, _text, fresh, settings_of
+from jaxseq.tagger._notes import Notes, fresh, settings_of, text_of
 from jaxseq.text import Sentence, Templates
 
 JSON = st.recursive(
@@ -104,22 +104,22 @@ def test_cut_off_notes_are_refused(tmp_path):
 @given(words=st.sets(st.text(), max_size=6))
 def test_sets_have_one_text_whatever_their_order(words):
     listed = sorted(words)
-    assert _text(set(listed)) == _text(set(listed[::-1])) == _text(frozenset(words))
+    assert text_of(set(listed)) == text_of(set(listed[::-1])) == text_of(frozenset(words))
 
 
 @given(left=JSON, right=JSON)
 def test_different_data_have_different_texts(left, right):
     same = json.dumps(left) == json.dumps(right)
-    assert (_text(left) == _text(right)) == same
+    assert (text_of(left) == text_of(right)) == same
 
 
 def test_texts_say_all_of_a_sentence():
     one = [Sentence({"word": ["a", "b"], "pos": ["D", "N"]})]
     other = [Sentence({"word": ["a", "b"], "pos": ["D", "V"]})]
-    assert _text(one) == _text([Sentence({"word": ["a", "b"], "pos": ["D", "N"]})])
-    assert _text(one) != _text(other)
-    assert _text([Templates(["word[0]"])]) == _text([Templates(["word[0]"])])
-    assert _text([Templates(["word[0]"])]) != _text([Templates(["word[1]"])])
+    assert text_of(one) == text_of([Sentence({"word": ["a", "b"], "pos": ["D", "N"]})])
+    assert text_of(one) != text_of(other)
+    assert text_of([Templates(["word[0]"])]) == text_of([Templates(["word[0]"])])
+    assert text_of([Templates(["word[0]"])]) != text_of([Templates(["word[1]"])])
 
 
 def test_a_fresh_copy_shows_and_keeps_nothing(tmp_path):
