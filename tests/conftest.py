@@ -69,7 +69,8 @@ UNITS = {
 }
 LONGEST = (
     "scale/test_mesh.py", "chain/test_derivatives.py", "test_examples_are_true",
-    "scale/test_processes.py", "verify/test_mutate.py", "batch/test_batch_laws.py",
+    "scale/test_processes.py", "scale/test_hmm_processes.py", "verify/test_mutate.py",
+    "batch/test_batch_laws.py",
     "verify/test_check.py", "experiments/", "tagger/", "learn/",
 )  # fmt: skip
 """What takes longest goes first, so that the workers end at about the same time."""
