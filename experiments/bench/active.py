@@ -28,9 +28,11 @@ MINUTES_BAR = {"np": 15.0, "conll2000": 60.0, "conll2003": None}
 SHARE = {"np": 4.73, "conll2000": 6.98, "conll2003": 7.01}
 """Labelled tokens of the paper's Proposed δ = .90, percent."""
 P_BAR = 0.05
-PUBLISHED, LIMITED = "Proposed δ=.90", "Proposed δ=.90 each=1"
-"""The paper's rule, which the bars are for, and ours beside it."""
-CALLED = {PUBLISHED: "δ = .90", LIMITED: "δ = .90, each = 1"}
+PUBLISHED, VARIED = "Proposed δ=.90", "Proposed δ=.99 q=100 each=1 forms=1 initial=10"
+"""The paper's rule, and ours beside it: fewer and more varied tokens a round, from fewer initial
+sentences. With so few a round the tokens below .90 run out before the paper's share is reached; .99
+lets it go on, and asks in the same order."""
+CALLED = {PUBLISHED: "δ = .90", VARIED: "varied tokens"}
 OTHER_L2 = 1.0
 """Of a second Sup, which is the better one where all labels are known."""
 SHARES_SHOWN = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
@@ -56,8 +58,7 @@ def run(report: Report, out: Path) -> None:
         data = Data(choose_sources([CORPUS[name]], Path(folder), may_stand_in=False))
         bench = Bench(report, config, paper.task_of(config, name, data))
         rounds = bench.tokens()
-        if name != "conll2003":
-            bench.tokens(LIMITED)
+        bench.varied_tokens()
         if name == "np":
             bench.early_start()
             bench.spans(rounds, out)
@@ -80,11 +81,11 @@ class Bench:
             "task": TITLES[task.name],
             "tokens": task.pool.tokens,
             "l2": task.l2,
-            "q": config.query_size,
         }
 
-    def tokens(self, row: str = PUBLISHED) -> list[Round]:
-        """A row of queries of tokens to its own stop; only the published one has bars."""
+    def tokens(self) -> list[Round]:
+        """The published rule to its own stop."""
+        row = PUBLISHED
         cold: list[Mapping[str, Any]] = []
 
         def watch(one: Round, learner: jaxseq.ActiveLearner) -> None:
@@ -96,8 +97,8 @@ class Bench:
         self._report.figure(
             f"minutes to its own stop, {self._title(row)}",
             sum(one["seconds"]["all"] for one in rounds) / 60,
-            at_most=MINUTES_BAR[self._task.name] if row == PUBLISHED else None,
-            **self._told,
+            at_most=MINUTES_BAR[self._task.name],
+            **self._about(row),
             rounds=len(rounds) - 1,
             **self._scores(last),
             why=last["why"],
@@ -106,6 +107,20 @@ class Bench:
         self._stages(row, rounds)
         self._against_sup(row, rounds)
         self._starts(row, "the last round", last, cold[0])
+        return rounds
+
+    def varied_tokens(self) -> list[Round]:
+        """Our row, up to the paper's share of labels; only against Sup has it a bar."""
+        rounds = self._loop(f"{VARIED} most={SHARE[self._task.name]}").run()
+        self._report.figure(
+            f"minutes to the paper's share of labels, {self._title(VARIED)}",
+            sum(one["seconds"]["all"] for one in rounds) / 60,
+            **self._about(VARIED),
+            rounds=len(rounds) - 1,
+            **self._scores(rounds[-1]),
+            why=rounds[-1]["why"],
+        )
+        self._against_sup(VARIED, rounds)
         return rounds
 
     def early_start(self) -> None:
@@ -129,7 +144,7 @@ class Bench:
         self._report.figure(
             "F1 of queries of spans less that of tokens, mean at equal labelled tokens",
             None if found is None else found.mean,
-            **self._told,
+            **self._about(SPANS[1]),
             width=self._config.span_width,
             **(Gap._asdict(found) if found else {}),
         )
@@ -139,7 +154,7 @@ class Bench:
                 self._report.figure(
                     f"the same at {percent:g} % of the tokens",
                     by_span_then["f1"] - by_token_then["f1"],
-                    **self._told,
+                    **self._about(SPANS[1]),
                     by_token=self._scores(by_token_then),
                     by_span=self._scores(by_span_then),
                 )
@@ -155,6 +170,9 @@ class Bench:
 
     def _row(self, name: str) -> Any:
         return row_named(name, self._config.usual)
+
+    def _about(self, row: str) -> dict[str, Any]:
+        return {**self._told, "q": self._row(row).query_size}
 
     def _title(self, row: str) -> str:
         return f"{TITLES[self._task.name]}, {CALLED[row]}"
@@ -192,8 +210,8 @@ class Bench:
         self._report.figure(
             f"McNemar's p against Sup, {where}",
             None if found is None else not_below(found),
-            at_least=P_BAR if row == PUBLISHED else None,
-            **self._told,
+            at_least=P_BAR,
+            **self._about(row),
             **scores,
             **({} if found is None else {n: found[n] for n in ("only_sup", "only_ours")}),
         )
@@ -201,7 +219,7 @@ class Bench:
         self._report.figure(
             f"McNemar's p against Sup of l2 = {OTHER_L2:g}, {where}",
             None if found is None else not_below(other),
-            **self._told,
+            **self._about(row),
             **scores,
             f1_of_other_sup=round(self._other_f1, 2),
             **{name: other[name] for name in ("only_sup", "only_ours") if name in other},
@@ -226,7 +244,7 @@ class Bench:
         self._report.figure(
             f"objective, warm-started / from zeros − 1, {self._title(row)}, {when}",
             warm["objective"] / cold["objective"] - 1,
-            at_most=WORSE if row == PUBLISHED else None,
+            at_most=WORSE,
             **told,
         )
 
