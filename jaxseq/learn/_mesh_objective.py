@@ -216,9 +216,7 @@ class MeshObjective:
         """Parameters as they are without a mesh; those that were in blocks, on the host."""
         if self.blocks.count == 1:
             return off_mesh(parameters)
-        weights = self.blocks.join(parameters.weights)
-        small = off_mesh(Parameters(None, *parameters[1:]))  # type: ignore[arg-type]
-        return small._replace(weights=weights)
+        return Parameters(self.blocks.join(parameters.weights), *off_mesh(parameters[1:]))
 
     def __call__(self, parameters: Parameters) -> tuple[Array, Parameters]:
         began = time.perf_counter()
