@@ -31,7 +31,8 @@ P_BAR = 0.05
 PUBLISHED, VARIED = "Proposed δ=.90", "Proposed δ=.99 q=100 each=1 forms=1 initial=10"
 """The paper's rule, and ours beside it: fewer and more varied tokens a round, from fewer initial
 sentences. With so few a round the tokens below .90 run out before the paper's share is reached; .99
-lets it go on, and asks in the same order."""
+lets it go on. It asks the least sure first all the same, but fills rounds up to q where the limits
+leave fewer below .90."""
 CALLED = {PUBLISHED: "δ = .90", VARIED: "varied tokens"}
 OTHER_L2 = 1.0
 """Of a second Sup, which is the better one where all labels are known."""
