@@ -1,0 +1,162 @@
+"""Compiling the C sources of this folder, once a machine, and loading them.
+
+XLA runs a recursion over positions as a row of small operations, each with a cost of its own; on a
+CPU that is half of the time of a lattice. The same recursion in C has none of it. Nothing depends
+on C: without a compiler, or with ``JAXSEQ_NATIVE=0``, XLA does everything, and a library that
+cannot be built, loaded or trusted is as good as none.
+
+Sources are compiled for the very processor they run on. So a library's name has a checksum of all
+that went into it: the source, the compiler and what it knows of the processor, and the interface of
+XLA. A folder that several machines share keeps one library a kind of machine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from functools import cache
+from pathlib import Path
+
+import jax
+
+SWITCH = "JAXSEQ_NATIVE"
+"""Variable that is set to 0 to do without."""
+FOLDER = "JAXSEQ_CACHE_DIR"
+"""Variable for the folder of compiled libraries."""
+COMPILERS = ("cc", "gcc", "clang")
+FLAGS = (
+    "-std=gnu11", "-O3", "-fPIC", "-shared",
+    "-ffp-contract=fast",  # a·b + c in one instruction
+    "-fno-math-errno", "-fno-trapping-math",
+)  # fmt: skip
+TUNED = (("-march=native",), ("-mcpu=native",), ())
+"""For this processor: by the names of x86, of others, and not at all; the first that works."""
+SECONDS = 120.0
+"""After which a compiler is given up."""
+
+_HERE = Path(__file__).parent
+_LOCK = threading.Lock()
+
+
+class CannotBuild(Exception):
+    """Why there is no library."""
+
+
+def load_library(name: str) -> ctypes.CDLL:
+    """The library of ``name.c`` in this folder, compiled if it is not yet.
+
+    Raises:
+        CannotBuild: with the reason, in a line.
+
+    Cost: a second or two the first time on a machine, then some ten milliseconds, once a process.
+    """
+    if os.environ.get(SWITCH) == "0":
+        raise CannotBuild(f"{SWITCH}=0")
+    with _LOCK:
+        found = _load(name)
+    if isinstance(found, str):
+        raise CannotBuild(found)
+    return found
+
+
+@cache
+def _load(name: str) -> ctypes.CDLL | str:
+    try:
+        return _build(name)
+    except CannotBuild as error:
+        return str(error)
+    except OSError as error:
+        return f"{name}.c: {error}"
+
+
+def _build(name: str) -> ctypes.CDLL:
+    compiler = _find_compiler()
+    tuning, known = _identify(compiler)
+    include = jax.ffi.include_dir()
+    content = hashlib.sha256()
+    for part in (*sorted(_HERE.glob("*.h")), _HERE / f"{name}.c", _interface(include)):
+        content.update(part.read_bytes())
+    content.update(repr((compiler, FLAGS, tuning, sys.platform)).encode() + known)
+    file = f"{name}-{content.hexdigest()[:24]}.so"
+    for folder in _folders():
+        library = folder / file
+        try:
+            if not library.exists():
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _compile(compiler, (*FLAGS, *tuning, f"-I{include}"), name, library)
+            if not _is_ours(library):
+                continue
+            return ctypes.CDLL(str(library))
+        except OSError as error:  # not to be written, or mounted such that nothing in it runs
+            reason = f"{folder}: {error.strerror or error}"
+    raise CannotBuild(reason if "reason" in locals() else "no folder for compiled libraries")
+
+
+def _interface(include: str) -> Path:
+    return Path(include, "xla", "ffi", "api", "c_api.h")
+
+
+def _folders() -> list[Path]:
+    """Where libraries are kept, and a place for those of this process alone if they cannot be."""
+    if os.environ.get(FOLDER):
+        return [Path(os.environ[FOLDER])]
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return [Path(base) / "jaxseq", _own_folder()]
+
+
+@cache
+def _own_folder() -> Path:
+    import atexit
+
+    folder = Path(tempfile.mkdtemp(prefix="jaxseq-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _is_ours(library: Path) -> bool:
+    """Whether nobody else can have written a file: what is in it is about to run."""
+    if not hasattr(os, "getuid"):
+        return True
+    status = library.stat()
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
+def _find_compiler() -> str:
+    for name in (os.environ.get("CC"), *COMPILERS):
+        if name and (path := shutil.which(name)):
+            return path
+    raise CannotBuild(f"no C compiler ({', '.join(COMPILERS)}, or the variable CC)")
+
+
+@cache
+def _identify(compiler: str) -> tuple[tuple[str, ...], bytes]:
+    """Flags that tune for this processor, and all that the compiler then has defined."""
+    for tuning in TUNED:
+        asked = [compiler, *tuning, "-dM", "-E", "-x", "c", os.devnull]
+        done = subprocess.run(asked, capture_output=True, timeout=SECONDS)
+        if done.returncode == 0:
+            return tuning, done.stdout
+    raise CannotBuild(f"{compiler} does not work")
+
+
+def _compile(compiler: str, flags: tuple[str, ...], name: str, library: Path) -> None:
+    number, temporary = tempfile.mkstemp(prefix=f".{name}-", suffix=".so", dir=library.parent)
+    os.close(number)
+    try:
+        command = [compiler, *flags, "-o", temporary, str(_HERE / f"{name}.c"), "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        if done.returncode:
+            said = (done.stderr.strip().splitlines() or ["no message"])[0]
+            raise CannotBuild(f"{compiler}: {said}")
+        os.chmod(temporary, 0o700)
+        os.replace(temporary, library)
+    except subprocess.TimeoutExpired:
+        raise CannotBuild(f"{compiler} did not end in {SECONDS:.0f} s") from None
+    finally:
+        Path(temporary).unlink(missing_ok=True)
