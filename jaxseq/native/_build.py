@@ -48,8 +48,12 @@ class CannotBuild(Exception):
     """Why there is no library."""
 
 
-def load_library(name: str) -> ctypes.CDLL:
+def load_library(name: str, real: str = "float") -> ctypes.CDLL:
     """The library of ``name.c`` in this folder, compiled if it is not yet.
+
+    Args:
+        name: of the source, without its ending.
+        real: what it calls REAL: ``"float"`` or ``"double"``.
 
     Raises:
         CannotBuild: with the reason, in a line.
@@ -59,37 +63,37 @@ def load_library(name: str) -> ctypes.CDLL:
     if os.environ.get(SWITCH) == "0":
         raise CannotBuild(f"{SWITCH}=0")
     with _LOCK:
-        found = _load(name)
+        found = _load(name, real)
     if isinstance(found, str):
         raise CannotBuild(found)
     return found
 
 
 @cache
-def _load(name: str) -> ctypes.CDLL | str:
+def _load(name: str, real: str) -> ctypes.CDLL | str:
     try:
-        return _build(name)
+        return _build(name, (*FLAGS, f"-DREAL={real}"))
     except CannotBuild as error:
         return str(error)
     except OSError as error:
         return f"{name}.c: {error}"
 
 
-def _build(name: str) -> ctypes.CDLL:
+def _build(name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
     compiler = _find_compiler()
     tuning, known = _identify(compiler)
     include = jax.ffi.include_dir()
     content = hashlib.sha256()
     for part in (*sorted(_HERE.glob("*.h")), _HERE / f"{name}.c", _interface(include)):
         content.update(part.read_bytes())
-    content.update(repr((compiler, FLAGS, tuning, sys.platform)).encode() + known)
+    content.update(repr((compiler, flags, tuning, sys.platform)).encode() + known)
     file = f"{name}-{content.hexdigest()[:24]}.so"
     for folder in _folders():
         library = folder / file
         try:
             if not library.exists():
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _compile(compiler, (*FLAGS, *tuning, f"-I{include}"), name, library)
+                _compile(compiler, (*flags, *tuning, f"-I{include}"), name, library)
             if not _is_ours(library):
                 continue
             return ctypes.CDLL(str(library))
