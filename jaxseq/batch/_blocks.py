@@ -8,7 +8,7 @@ own block to the log-space functions, and no other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,17 +21,32 @@ from jaxseq.batch._scaled_covariance import BlockCovariance
 from jaxseq.batch._scaled_entropy import BlockEntropy
 from jaxseq.batch._viterbi import best_labels
 from jaxseq.chain._engines import (
+    METHODS,
     Method,
+    check_method,
     log_forward,
     log_forward_backward,
     scaled_forward_backward,
 )
 from jaxseq.chain._entropy import gradient_from_marginals, label_entropies, step_entropies
 from jaxseq.chain._propagate import covariance_from_marginals
-from jaxseq.native import call_native, has_native
+from jaxseq.native import call_native, has_native, why_not
+
+BatchMethod = Literal["auto", "native", "scaled", "log"]
+"""Of functions on batches: the engines of single chains, and scaled space in C++ on a CPU."""
 
 CACHE_ENTRIES = 2**18
 """Scores in a block on the CPU: 1 MiB in float32."""
+
+
+def check_batch_method(method: str, quantity: str, nodes: Float[Array, "r t s"]) -> None:
+    """Refuse a method that does not exist, or not here."""
+    check_method(method, (*METHODS, "native"))
+    if method == "native" and not has_native(quantity, nodes):
+        why = why_not(str(nodes.dtype)) or "for CPUs alone, and rows that fit its cache"
+        raise ValueError(
+            f"method: expected {', '.join(METHODS)}, got 'native', which is not: {why}"
+        )
 
 
 def rows_per_block(rows: int, slots: int, labels: int) -> int:
@@ -55,7 +70,7 @@ class Kernel(NamedTuple):
     """A quantity of a block: `fast` also says whether it is certified, `slow` is always right.
 
     Both return a tuple of per-slot arrays [c, t, …] followed by one sum over the block. `native`
-    names a twin of `fast` in C, for all blocks at once, that CPUs run where it can be had.
+    names a twin of `fast` in C++, for all blocks at once, that CPUs run where it can be had.
     """
 
     fast: Callable[[Block], tuple[tuple[Array, ...], Bool[Array, ""]]]
@@ -65,7 +80,7 @@ class Kernel(NamedTuple):
 
 def run_blocks(
     kernel: Kernel,
-    method: Method,
+    method: BatchMethod,
     edges: Float[Array, "s s"],
     segments: Int[Array, "r t"],
     weights: Float[Array, "r t"],
@@ -135,10 +150,12 @@ def run_blocks(
 
     def by_native():
         assert kernel.native is not None
-        found = call_native(kernel.native, edges, segments, weights, nodes, size)
+        found = call_native(kernel.native, edges, segments, weights, nodes, size, watched)
         return (*found[: len(per_slot)], found[-2]), found[-1]
 
-    if method != "log" and kernel.native is not None and has_native(kernel.native, nodes):
+    watched = method == "auto"
+    may = method in ("auto", "native") and kernel.native is not None
+    if may and has_native(kernel.native, nodes, watched):
         outputs, certified = lax.platform_dependent(cpu=by_native, default=by_xla)
     else:
         outputs, certified = by_xla()
@@ -240,7 +257,7 @@ def entropy(edges: Array) -> Kernel:
         shares = shares.at[:, :-1].add(jax.vmap(step_entropies)(pairs))
         return BlockEntropy(shares, by_node, _weigh_edges(block, by_pair))
 
-    return Kernel(lambda block: _scaled_entropy.entropy(block, edges), slow)
+    return Kernel(lambda block: _scaled_entropy.entropy(block, edges), slow, "entropy")
 
 
 def viterbi(edges: Array) -> Kernel:

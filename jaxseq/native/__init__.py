@@ -1,4 +1,4 @@
-"""Kernels in C for the CPU, compiled on first use; XLA does the same where they are not."""
+"""Kernels in C++ for the CPU, compiled on first use; XLA does the same where they are not."""
 
 from jaxseq.native._lattice import call_native as call_native
 from jaxseq.native._lattice import has_native as has_native

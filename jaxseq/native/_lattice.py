@@ -1,8 +1,10 @@
-"""Lattices of batches in C, as functions that XLA calls on the CPU."""
+"""Lattices of batches in C++, as functions that XLA calls on the CPU."""
 
 from __future__ import annotations
 
+import ctypes
 from functools import cache
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -16,18 +18,23 @@ LANES_BYTES = 64
 """Of a vector, in which every number is of another row."""
 SCRATCH_BYTES = 2**26
 """For the messages of a group of rows: longer rows are left to XLA."""
-BUFFERS = {"forward": 2, "marginals": 3, "entropy": 7}
+BUFFERS = {"forward": 2, "marginals": 3, "entropy": 5}
 """Numbers kept for every label of every slot of a group."""
 
 
+def _load(dtype: str, watched: bool) -> ctypes.CDLL:
+    return load_library("lattice", f"REAL={REALS[dtype]}", *([] if watched else ["UNWATCHED"]))
+
+
 @cache
-def _register(quantity: str, dtype: str) -> str | None:
+def _register(quantity: str, dtype: str, watched: bool) -> str | None:
     """The name by which XLA knows a function, or None where it cannot be had."""
     try:
-        library = load_library("lattice", REALS[dtype])
+        library = _load(dtype, watched)
     except CannotBuild:
         return None
-    target = f"jaxseq_{quantity}_{dtype}"
+    # Under one name XLA knows one function for good, and of the library there may be copies.
+    target = f"jaxseq_{quantity}_{dtype}_{Path(library._name).stem}"
     function = getattr(library, f"jaxseq_{quantity}")
     jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(function), platform="cpu")
     return target
@@ -41,21 +48,27 @@ def why_not(dtype: str = "float32") -> str | None:
         True
     """
     try:
-        load_library("lattice", REALS[dtype])
+        _load(dtype, True)
     except CannotBuild as error:
         return str(error)
     return None
 
 
-def has_native(quantity: str, nodes: Float[Array, "r t s"]) -> bool:
-    """Whether a quantity of a batch is there in C, and fit for its shape and numbers."""
+def has_native(quantity: str, nodes: Float[Array, "r t s"], watched: bool = True) -> bool:
+    """Whether a quantity of a batch is there in C++, and fit for its shape and numbers.
+
+    Args:
+        quantity: a key of `BUFFERS`.
+        nodes: the scores.
+        watched: whether underflow is looked for.
+    """
     dtype = str(nodes.dtype)
     if dtype not in REALS or jax.default_backend() != "cpu":
         return False
     _, slots, labels = nodes.shape
     if slots * labels * BUFFERS[quantity] * LANES_BYTES > SCRATCH_BYTES:
         return False
-    return _register(quantity, dtype) is not None
+    return _register(quantity, dtype, watched) is not None
 
 
 def call_native(
@@ -65,6 +78,7 @@ def call_native(
     weights: Float[Array, "r t"],
     nodes: Float[Array, "r t s"],
     size: int,
+    watched: bool = True,
 ) -> tuple[Array, ...]:
     """A quantity of all rows, as the first pass of ``run_blocks`` has it.
 
@@ -72,6 +86,7 @@ def call_native(
         quantity: a key of `BUFFERS`; `has_native` for these nodes.
         edges, segments, weights, nodes: as there.
         size: rows of a block, a multiple of 16 or at least all rows.
+        watched: whether to look for underflow; if not, all blocks count as certified.
 
     Returns:
         (by slot [r, t]; by node [r, t, s], empty for ``"forward"``; the sum of each block
@@ -86,7 +101,7 @@ def call_native(
         jax.ShapeDtypeStruct((blocks, 0) if only_forward else (blocks, labels, labels), dtype),
         jax.ShapeDtypeStruct((blocks,), jnp.bool_),
     )
-    target = _register(quantity, str(dtype))
+    target = _register(quantity, str(dtype), watched)
     assert target is not None
     call = jax.ffi.ffi_call(target, results, vmap_method="sequential")
     arguments = (nodes, edges.astype(dtype), segments.astype(jnp.int32), weights.astype(dtype))

@@ -1,5 +1,6 @@
 // Vectors of 64 bytes, by the extension that GCC and Clang share; where registers are narrower the
-// compiler splits them. REAL is float or double, as the compiler is told.
+// compiler splits them. REAL is float or double, as the compiler is told. C++ for `where ? a : b`
+// on vectors, of which C compilers make several instructions.
 
 #ifndef JAXSEQ_VECTORS_H
 #define JAXSEQ_VECTORS_H
@@ -14,7 +15,8 @@
 #endif
 
 typedef REAL real;
-enum { LANES = 64 / sizeof(real), SINGLE = sizeof(real) == 4 };
+static const int LANES = 64 / sizeof(real);
+static const bool SINGLE = sizeof(real) == 4;
 typedef real vec __attribute__((vector_size(64)));
 
 // Integers as wide as the numbers: results of comparisons, and bits of numbers.
@@ -22,12 +24,9 @@ typedef __typeof__(((vec){0} > (vec){0})) mask;
 
 static inline vec fill(real x) { return (vec){0} + x; }
 
-static inline vec choose(mask where, vec yes, vec no) {
-  return (vec)((where & (mask)yes) | (~where & (mask)no));
-}
-
-static inline vec larger(vec a, vec b) { return choose(a > b, a, b); }
-static inline vec smaller(vec a, vec b) { return choose(a < b, a, b); }
+static inline vec choose(mask where, vec yes, vec no) { return where ? yes : no; }
+static inline vec larger(vec a, vec b) { return a > b ? a : b; }
+static inline vec smaller(vec a, vec b) { return a < b ? a : b; }
 
 // 1 / x, and 0 where x is 0.
 static inline vec inverse(vec x) {
