@@ -88,18 +88,19 @@ def _build(name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
         content.update(part.read_bytes())
     content.update(repr((compiler, flags, tuning, sys.platform)).encode() + known)
     file = f"{name}-{content.hexdigest()[:24]}.so"
+    reasons = []
     for folder in _folders():
         library = folder / file
         try:
             if not library.exists():
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _compile(compiler, (*flags, *tuning, f"-I{include}"), name, library)
-            if not _is_ours(library):
-                continue
-            return ctypes.CDLL(str(library))
+            if _is_ours(library):
+                return ctypes.CDLL(str(library))
+            reasons.append(f"{library}: others may write it")
         except OSError as error:  # not to be written, or mounted such that nothing in it runs
-            reason = f"{folder}: {error.strerror or error}"
-    raise CannotBuild(reason if "reason" in locals() else "no folder for compiled libraries")
+            reasons.append(f"{folder}: {error.strerror or error}")
+    raise CannotBuild("; ".join(reasons))
 
 
 def _interface(include: str) -> Path:
@@ -159,6 +160,8 @@ def _compile(compiler: str, flags: tuple[str, ...], name: str, library: Path) ->
             said = (done.stderr.strip().splitlines() or ["no message"])[0]
             raise CannotBuild(f"{compiler}: {said}")
         os.chmod(temporary, 0o700)
+        with open(temporary, "rb+") as file:  # half a library would bring a process down
+            os.fsync(file.fileno())
         os.replace(temporary, library)
     except subprocess.TimeoutExpired:
         raise CannotBuild(f"{compiler} did not end in {SECONDS:.0f} s") from None
