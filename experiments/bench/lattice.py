@@ -23,7 +23,12 @@ from jaxseq.native import why_not
 SEQUENCES, POSITIONS, LABELS = 8936, 24, 22
 """As many sentences as the CoNLL-2000 training set has, at its mean length, with its labels."""
 
-SHAPE = {"sequences": SEQUENCES, "positions": POSITIONS, "labels": LABELS, "dtype": "float32"}
+SHAPE: dict[str, Any] = {
+    "sequences": SEQUENCES,
+    "positions": POSITIONS,
+    "labels": LABELS,
+    "dtype": "float32",
+}
 UNGUARDED = "native" if why_not() is None else "scaled"
 """What the default engine runs, without its looking for underflow."""
 
@@ -58,7 +63,7 @@ def _speed(report: Report) -> None:
         rounds=15,
     )
     ours, entropy = seconds["marginals"], seconds["entropy"]
-    engine = {"kernels": "C++" if UNGUARDED == "native" else f"XLA ({why_not()})"}
+    engine: dict[str, Any] = {"kernels": "C++" if UNGUARDED == "native" else f"XLA ({why_not()})"}
     report.figure(
         "log Z and marginals: plain log-space autodiff / jaxseq",
         seconds["marginals, plain"] / ours,

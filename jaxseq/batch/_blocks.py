@@ -148,14 +148,15 @@ def run_blocks(
         state = (outputs, jnp.ones(blocks, bool))
         return lax.fori_loop(0, blocks, first_pass, state, unroll=False)
 
+    native, watched = kernel.native, method == "auto"
+
     def by_native():
-        assert kernel.native is not None
-        found = call_native(kernel.native, edges, segments, weights, nodes, size, watched)
+        assert native is not None
+        found = call_native(native, edges, segments, weights, nodes, size, watched)
         return (*found[: len(per_slot)], found[-2]), found[-1]
 
-    watched = method == "auto"
-    may = method in ("auto", "native") and kernel.native is not None
-    if may and has_native(kernel.native, nodes, watched):
+    may = method in ("auto", "native")
+    if may and native is not None and has_native(native, nodes, watched):
         outputs, certified = lax.platform_dependent(cpu=by_native, default=by_xla)
     else:
         outputs, certified = by_xla()

@@ -1,7 +1,5 @@
 // Entropy and its gradient in scaled space, as in jaxseq/batch/_scaled_entropy.py, where the
 // recursions of X = Hα − log α and Y = Hβ − log β are derived.
-//
-// As in forward_backward.h, messages α are kept before they are divided by their sums.
 
 #ifndef JAXSEQ_ENTROPY_H
 #define JAXSEQ_ENTROPY_H
@@ -9,14 +7,14 @@
 #include "groups.h"
 
 // Of every slot and label: α, α ⊙ X, e, v = top − node, and the gradient. Of every label: what a
-// product gives. Of every slot: the logarithm of the sum of α.
+// product gives.
 typedef struct {
-  vec *alpha, *alpha_seen, *factors, *surprises, *gradient, *raw, *coming, *log_totals;
+  vec *alpha, *alpha_seen, *factors, *surprises, *gradient, *raw, *coming;
 } Lattice;
 
 static vec entropy_ahead(const Job *job, const Group *group, const Edges *edges, Lattice *at) {
   long n = job->slots, s = job->labels;
-  vec scale = fill(1), lowest = fill(1);
+  vec lowest = fill(1);
   for (long t = 0; t < n; t++) {
     vec *alpha = at->alpha + t * s, *seen = at->alpha_seen + t * s, total = fill(0);
     const vec *factor = at->factors + t * s, *surprise = at->surprises + t * s;
@@ -25,24 +23,24 @@ static vec entropy_ahead(const Job *job, const Group *group, const Edges *edges,
     if (any(linked))
       multiply_pair(edges->ahead, edges->surprise_ahead, s, alpha - s, seen - s, alpha, seen);
     for (long j = 0; j < s; j++) {
-      mask legal = factor[j] > 0;
-      lowest = watch(lowest, alpha[j], legal & linked);
       seen[j] = choose(linked, seen[j] * inverse(alpha[j]), fill(0)) + surprise[j];
-      vec message = choose(linked, alpha[j] * scale, fill(1)) * factor[j];
-      lowest = watch(lowest, message, legal);
+      vec message = choose(linked, alpha[j], fill(1)) * factor[j];
+      lowest = watch(lowest, message, factor[j] > 0);
       total += alpha[j] = message;
     }
     lowest = watch(lowest, total, group->valid[t]);
-    scale = inverse(total);
-    vec log_total = at->log_totals[t] = log_of(total);
-    for (long j = 0; j < s; j++) seen[j] = alpha[j] * (seen[j] + log_total);
+    vec scale = inverse(total), log_total = log_of(total);
+    for (long j = 0; j < s; j++) {
+      alpha[j] *= scale;
+      seen[j] = alpha[j] * (seen[j] + log_total);
+    }
   }
   return lowest;
 }
 
 // The gradient by nodes. α becomes the share of pairs and α ⊙ X what the gradient by edges needs;
 // e becomes e ⊙ β, and v that times (Y + v). `entropies` holds those of sequences that begin at a
-// slot, if they are possible, and 0 elsewhere.
+// slot, and 0 elsewhere.
 static vec entropy_back(const Job *job, const Group *group, const Edges *edges, Lattice *at,
                         vec *entropies) {
   long n = job->slots, s = job->labels;
@@ -75,8 +73,8 @@ static vec entropy_back(const Job *job, const Group *group, const Edges *edges, 
       factor[i] *= raw[i] * over_top;
       surprise[i] = factor[i] * (coming[i] + log_top + surprise[i]);
     }
-    mask begins = group->valid[t] & ~group->linked[t] & (total > 0);
-    entropies[t] = choose(begins, mean + log_of(total) - at->log_totals[t], fill(0));
+    mask begins = group->valid[t] & ~group->linked[t];
+    entropies[t] = choose(begins, mean + log_of(total), fill(0));
   }
   return lowest;
 }
@@ -85,7 +83,7 @@ static vec entropy_of(const Job *job, Group *group, const Edges *edges, vec *mem
   long n = job->slots, s = job->labels, size = n * s;
   vec *labels = memory + 5 * size;
   Lattice at = {memory,            memory + size, memory + 2 * size, memory + 3 * size,
-                memory + 4 * size, labels,        labels + s,        group->tops};
+                memory + 4 * size, labels,        labels + s};
   factorise(job, group, at.factors, at.surprises);
   vec lowest = entropy_ahead(job, group, edges, &at);
   lowest = smaller(lowest, entropy_back(job, group, edges, &at, group->weights));

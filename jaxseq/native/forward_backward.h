@@ -1,7 +1,5 @@
-// Forward–backward in scaled space, as in jaxseq/batch/_scaled.py.
-//
-// Forward messages are kept before they are divided by their sums, which the next step takes with
-// it and which cancel in marginals.
+// Forward–backward in scaled space, as in jaxseq/batch/_scaled.py: what is certified there may be
+// believed here too.
 
 #ifndef JAXSEQ_FORWARD_BACKWARD_H
 #define JAXSEQ_FORWARD_BACKWARD_H
@@ -11,29 +9,21 @@
 static vec run_ahead(const Job *job, const Group *group, const Edges *edges, const vec *factors,
                      vec *ahead, vec *increments) {
   long n = job->slots, s = job->labels;
-  vec scale = fill(1), lowest = fill(1);
+  vec lowest = fill(1);
   for (long t = 0; t < n; t++) {
     vec *here = ahead + t * s, total = fill(0);
     const vec *factor = factors + t * s;
     mask linked = group->linked[t];
     announce(job, job->nodes, group->first + LANES, t, 0);
-    if (any(linked)) {
-      multiply(edges->ahead, s, here - s, here);
-      for (long j = 0; j < s; j++) {
-        mask legal = factor[j] > 0;
-        lowest = watch(lowest, here[j], legal & linked);
-        vec message = choose(linked, here[j] * scale, fill(1)) * factor[j];
-        lowest = watch(lowest, message, legal);
-        total += here[j] = message;
-      }
-    } else {
-      for (long j = 0; j < s; j++) {
-        lowest = watch(lowest, factor[j], factor[j] > 0);
-        total += here[j] = factor[j];
-      }
+    if (any(linked)) multiply(edges->ahead, s, here - s, here);
+    for (long j = 0; j < s; j++) {
+      vec message = choose(linked, here[j], fill(1)) * factor[j];
+      lowest = watch(lowest, message, factor[j] > 0);
+      total += here[j] = message;
     }
     lowest = watch(lowest, total, group->valid[t]);
-    scale = inverse(total);
+    vec scale = inverse(total);
+    for (long j = 0; j < s; j++) here[j] *= scale;
     increments[t] = increment(group, t, total, edges->top);
   }
   return lowest;

@@ -145,8 +145,8 @@ class _CopyFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(source, f"<copy of {name}>", "exec"), module.__dict__)
         if self.cpp_folder and name == f"{ORIGINAL}.native._build":
             folder = self.cpp_folder  # nor do wrong libraries belong among the right ones
-            module._folders = lambda: [folder]
-            module.FLAGS = tuple(flag.replace("-O3", "-O1") for flag in module.FLAGS)  # for once
+            flags = [flag.replace("-O3", "-O1") for flag in vars(module)["FLAGS"]]  # for once
+            vars(module).update(_folders=lambda: [folder], FLAGS=tuple(flags))
 
 
 def _original_name(copied: str) -> str:

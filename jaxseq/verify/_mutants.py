@@ -308,7 +308,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     *_mutants(
         "native/entropy.h", "entropy_back", "batch_entropy",
-        (DROPPED, " - at->log_totals[t]", ""),
+        (DROPPED, "mean + log_of(total)", "mean"),
         method="native",
     ),
     # Divergences.
