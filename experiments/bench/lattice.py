@@ -208,13 +208,14 @@ def _resident(field: str) -> int:
 # ------------------------------------------------------------------------------------ growth
 
 GROWTH = {
-    "Mann in n": {"n": [2048, 4096, 8192, 16384], "s": 16, "rows": 32},
+    "Mann in n": {"n": [256, 512, 1024, 2048], "s": 16, "rows": 64},
     "Mann in s": {"n": 32, "s": [16, 32, 64, 128], "rows": 128},
     "Jiao in n": {"n": [64, 128, 256, 512], "s": 32, "rows": 1},
     "Jiao in s": {"n": 8, "s": [512, 1024, 2048], "rows": 1},
 }
-"""Sizes past the overheads: rows that fill one block at every n for Mann, and products that
-outweigh the s² exponentials of a step for Jiao."""
+"""Sizes past the overheads: for Mann rows that fill groups, and no longer than that their messages
+stay in the cache, past which a position takes longer; for Jiao products that outweigh the s²
+exponentials of a step."""
 
 BARS = {
     "Mann in n": {"at_least": 0.9, "at_most": 1.1},

@@ -128,6 +128,9 @@ def run_blocks(
     def second_pass(place, outputs):
         index = suspects[place]
         start, block = read(index)
+        # Where there is one block it is the same for all suspects, and XLA would take it out of
+        # the loop, log space with it, and do that even if there is no suspect.
+        block, _ = lax.optimization_barrier((block, place))
         *all_slots, totals = outputs
         current = (
             *(lax.dynamic_slice_in_dim(whole, start, size) for whole in all_slots),

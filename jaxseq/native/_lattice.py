@@ -17,7 +17,8 @@ REALS = {"float32": "float", "float64": "double"}
 LANES_BYTES = 64
 """Of a vector, in which every number is of another row."""
 SCRATCH_BYTES = 2**26
-"""For the messages of a group of rows: longer rows are left to XLA."""
+"""For the messages of a group of rows; where there are too few long rows to fill a group, and it
+would take more, they are left to XLA."""
 BUFFERS = {"forward": 2, "marginals": 3, "entropy": 5}
 """Numbers kept for every label of every slot of a group."""
 
@@ -65,8 +66,9 @@ def has_native(quantity: str, nodes: Float[Array, "r t s"], watched: bool = True
     dtype = str(nodes.dtype)
     if dtype not in REALS or jax.default_backend() != "cpu":
         return False
-    _, slots, labels = nodes.shape
-    if slots * labels * BUFFERS[quantity] * LANES_BYTES > SCRATCH_BYTES:
+    rows, slots, labels = nodes.shape
+    scratch = slots * labels * BUFFERS[quantity] * LANES_BYTES
+    if scratch > SCRATCH_BYTES and rows * nodes.dtype.itemsize < LANES_BYTES:
         return False
     return _register(quantity, dtype, watched) is not None
 
