@@ -30,7 +30,7 @@ from jaxseq.chain._engines import (
 )
 from jaxseq.chain._entropy import gradient_from_marginals, label_entropies, step_entropies
 from jaxseq.chain._propagate import covariance_from_marginals
-from jaxseq.native import call_native, has_native, why_not
+from jaxseq.native import call_native, has_native, is_worthwhile, why_not
 
 BatchMethod = Literal["auto", "native", "scaled", "log"]
 """Of functions on batches: the engines of single chains, and scaled space in C++ on a CPU."""
@@ -158,8 +158,8 @@ def run_blocks(
         found = call_native(native, edges, segments, weights, nodes, size, watched)
         return (*found[: len(per_slot)], found[-2]), found[-1]
 
-    may = method in ("auto", "native")
-    if may and native is not None and has_native(native, nodes, watched):
+    wanted = method == "native" or (method == "auto" and is_worthwhile(nodes))
+    if wanted and native is not None and has_native(native, nodes, watched):
         outputs, certified = lax.platform_dependent(cpu=by_native, default=by_xla)
     else:
         outputs, certified = by_xla()

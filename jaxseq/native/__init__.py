@@ -2,4 +2,5 @@
 
 from jaxseq.native._lattice import call_native as call_native
 from jaxseq.native._lattice import has_native as has_native
+from jaxseq.native._lattice import is_worthwhile as is_worthwhile
 from jaxseq.native._lattice import why_not as why_not

@@ -12,6 +12,7 @@ XLA. A folder that several machines share keeps one library a kind of machine.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -75,7 +77,7 @@ def _load(name: str, defined: tuple[str, ...]) -> ctypes.CDLL | str:
         return _build(name, (*FLAGS, *(f"-D{each}" for each in defined)))
     except CannotBuild as error:
         return str(error)
-    except OSError as error:
+    except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
         return f"{name}.cc: {error}"
 
 
@@ -96,23 +98,34 @@ def _build(name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _compile(compiler, (*flags, *tuning, f"-I{include}"), name, library)
             if _is_ours(library):
-                return ctypes.CDLL(str(library))
-            reasons.append(f"{library}: others may write it")
+                return _open(library)
+            reasons.append(f"{library}: others may write it, or have written it")
         except OSError as error:  # not to be written, or mounted such that nothing in it runs
             reasons.append(f"{folder}: {error.strerror or error}")
     raise CannotBuild("; ".join(reasons))
+
+
+def _open(library: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError:  # what is wrong with it would be wrong for ever
+        library.unlink(missing_ok=True)
+        raise
 
 
 def _interface(include: str) -> Path:
     return Path(include, "xla", "ffi", "api", "c_api.h")
 
 
-def _folders() -> list[Path]:
+def _folders() -> Iterator[Path]:
     """Where libraries are kept, and a place for those of this process alone if they cannot be."""
     if os.environ.get(FOLDER):
-        return [Path(os.environ[FOLDER])]
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return [Path(base) / "jaxseq", _own_folder()]
+        yield Path(os.environ[FOLDER]).expanduser().absolute()
+        return
+    with contextlib.suppress(RuntimeError):  # of a user without a home
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        yield Path(base).absolute() / "jaxseq"
+    yield _own_folder()
 
 
 @cache
@@ -155,9 +168,12 @@ def _compile(compiler: str, flags: tuple[str, ...], name: str, library: Path) ->
     os.close(number)
     try:
         command = [compiler, *flags, "-o", temporary, str(_HERE / f"{name}.cc"), "-lm"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=SECONDS
+        )
         if done.returncode:
-            said = (done.stderr.strip().splitlines() or ["no message"])[0]
+            lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+            said = next((line for line in lines if "error" in line), lines[0])
             raise CannotBuild(f"{compiler}: {said}")
         os.chmod(temporary, 0o700)
         with open(temporary, "rb+") as file:  # half a library would bring a process down

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +18,8 @@ LANES_BYTES = 64
 SCRATCH_BYTES = 2**26
 """For the messages of a group of rows; where there are too few long rows to fill a group, and it
 would take more, they are left to XLA."""
+MANY_LABELS = 64
+"""From which on a group must be half full at least: XLA's products of large matrices are good."""
 BUFFERS = {"forward": 2, "marginals": 3, "entropy": 5}
 """Numbers kept for every label of every slot of a group."""
 
@@ -28,15 +29,13 @@ def _load(dtype: str, watched: bool) -> ctypes.CDLL:
 
 
 @cache
-def _register(quantity: str, dtype: str, watched: bool) -> str | None:
-    """The name by which XLA knows a function, or None where it cannot be had."""
-    try:
-        library = _load(dtype, watched)
-    except CannotBuild:
-        return None
-    # Under one name XLA knows one function for good, and of the library there may be copies.
-    target = f"jaxseq_{quantity}_{dtype}_{Path(library._name).stem}"
+def _register(quantity: str, dtype: str, watched: bool) -> str:
+    """The name by which XLA knows a function; CannotBuild where it cannot be had."""
+    library = _load(dtype, watched)
     function = getattr(library, f"jaxseq_{quantity}")
+    # Under one name XLA knows one function for good, and of the library there may be copies.
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    target = f"jaxseq_{quantity}_{dtype}_{address:x}"
     jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(function), platform="cpu")
     return target
 
@@ -48,6 +47,8 @@ def why_not(dtype: str = "float32") -> str | None:
         >>> why_not() is None or isinstance(why_not(), str)
         True
     """
+    if jax.default_backend() != "cpu":
+        return "for CPUs alone"
     try:
         _load(dtype, True)
     except CannotBuild as error:
@@ -56,7 +57,7 @@ def why_not(dtype: str = "float32") -> str | None:
 
 
 def has_native(quantity: str, nodes: Float[Array, "r t s"], watched: bool = True) -> bool:
-    """Whether a quantity of a batch is there in C++, and fit for its shape and numbers.
+    """Whether a quantity of a batch can be had in C++.
 
     Args:
         quantity: a key of `BUFFERS`.
@@ -66,11 +67,26 @@ def has_native(quantity: str, nodes: Float[Array, "r t s"], watched: bool = True
     dtype = str(nodes.dtype)
     if dtype not in REALS or jax.default_backend() != "cpu":
         return False
-    rows, slots, labels = nodes.shape
-    scratch = slots * labels * BUFFERS[quantity] * LANES_BYTES
-    if scratch > SCRATCH_BYTES and rows * nodes.dtype.itemsize < LANES_BYTES:
+    _, slots, labels = nodes.shape
+    scratch = (slots * BUFFERS[quantity] + 2 * labels) * labels * LANES_BYTES
+    if scratch > SCRATCH_BYTES and _filled(nodes) < 1:
         return False
-    return _register(quantity, dtype, watched) is not None
+    try:
+        _register(quantity, dtype, watched)
+    except CannotBuild:
+        return False
+    return True
+
+
+def is_worthwhile(nodes: Float[Array, "r t s"]) -> bool:
+    """Whether there are rows enough for C++ to be quicker than XLA."""
+    rows, _, labels = nodes.shape
+    return rows > 1 and (labels < MANY_LABELS or _filled(nodes) >= 0.5)
+
+
+def _filled(nodes: Float[Array, "r t s"]) -> float:
+    """Groups that the rows fill."""
+    return len(nodes) * nodes.dtype.itemsize / LANES_BYTES
 
 
 def call_native(
@@ -104,7 +120,6 @@ def call_native(
         jax.ShapeDtypeStruct((blocks,), jnp.bool_),
     )
     target = _register(quantity, str(dtype), watched)
-    assert target is not None
     call = jax.ffi.ffi_call(target, results, vmap_method="sequential")
     arguments = (nodes, edges.astype(dtype), segments.astype(jnp.int32), weights.astype(dtype))
     return tuple(call(*arguments, size=np.int64(size)))

@@ -60,14 +60,15 @@ static vec entropy_back(const Job *job, const Group *group, const Edges *edges, 
       top = larger(top, raw[i]);
       vec both = alpha[i] * raw[i];
       total += both;
-      mean += gradient[i] = seen[i] * raw[i] + both * coming[i];
+      mean += seen[i] * raw[i] + both * coming[i];
     }
     lowest = watch(lowest, total, group->valid[t]);
     vec scale = inverse(total), over_top = inverse(top), log_top = log_of(top);
     vec share = choose(linked, scale * group->weights[t], fill(0));
     mean *= scale;
     for (long i = 0; i < s; i++) {
-      gradient[i] = scale * (gradient[i] - alpha[i] * raw[i] * mean);
+      vec node = alpha[i] * scale * raw[i];
+      gradient[i] = seen[i] * scale * raw[i] + node * (coming[i] - mean);
       seen[i] = share * (seen[i] - alpha[i] * mean);
       alpha[i] *= share;
       factor[i] *= raw[i] * over_top;

@@ -44,13 +44,13 @@ static vec run_back(const Job *job, const Group *group, const Edges *edges, vec 
       raw[i] = choose(linked, raw[i], fill(1));
       lowest = watch(lowest, raw[i], alpha[i] > 0);
       top = larger(top, raw[i]);
-      total += marginal[i] = alpha[i] * raw[i];
+      total += alpha[i] * raw[i];
     }
     lowest = watch(lowest, total, group->valid[t]);
     vec scale = inverse(total), share = choose(linked, scale * group->weights[t], fill(0));
     vec over_top = inverse(top);
     for (long i = 0; i < s; i++) {
-      marginal[i] *= scale;
+      marginal[i] = alpha[i] * scale * raw[i];  // in this order nothing underflows early
       alpha[i] *= share;
       factor[i] *= raw[i] * over_top;
     }

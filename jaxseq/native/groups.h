@@ -25,7 +25,8 @@ typedef struct {
 static Edges factorise_edges(const Job *job, real *memory) {
   long s = job->labels;
   Edges edges = {-INFINITY, memory, memory + s * s, memory + 2 * s * s, memory + 3 * s * s};
-  for (long k = 0; k < s * s; k++) edges.top = fmax(edges.top, job->edges[k]);
+  for (long k = 0; k < s * s; k++)  // NaN, if there is one
+    if (!(job->edges[k] <= edges.top)) edges.top = job->edges[k];
   if (edges.top == -INFINITY) edges.top = 0;
   for (long i = 0; i < s; i++)
     for (long j = 0; j < s; j++) {
@@ -97,10 +98,10 @@ static void announce(const Job *job, const real *rows, long first, long t, int t
 // Below it, what was lost to underflow might matter; see smallest_trusted in _engines.py.
 static real smallest_trusted(void) { return SINGLE ? 0x1p-97 : 0x1p-964; }
 
-// What a slot adds to log Z; 0 on padding.
+// What a slot adds to log Z; 0 on padding, and NaN stays NaN.
 static vec increment(const Group *group, long t, vec total, real edge_top) {
   vec tops = group->tops[t] + choose(group->linked[t], fill(edge_top), fill(0));
-  vec logarithm = choose(total > 0, log_of(total), fill(-INFINITY));
+  vec logarithm = choose(total > 0, log_of(total), choose(total == 0, fill(-INFINITY), total));
   return choose(group->valid[t], logarithm + tops, fill(0));
 }
 

@@ -52,11 +52,11 @@ static inline real least_of(vec x) {
   return least;
 }
 
-// e^x for x ≤ 0; not less than the smallest normal number. With n the whole number nearest to
+// e^x for x ≤ 0; a normal number always, a little above the smallest where it would be less. With n the whole number nearest to
 // x / log 2 and r = x − n log 2, |r| ≤ log(2) / 2, it is 2^n times the Taylor polynomial of e^r,
 // whose remainder is below a rounding. Adding MAGIC rounds to a whole number, in the lowest bits.
 static inline vec exp_of(vec x) {
-  const real lowest = SINGLE ? -87.33654475 : -708.3964185322641;
+  const real lowest = SINGLE ? -87.3365 : -708.396;
   const real magic = SINGLE ? 12582912.0 : 6755399441055744.0;
   const real high = SINGLE ? 0.693359375 : 0.693147180369123816490;
   const real low = SINGLE ? -2.12194440054690583e-4 : 1.90821492927058770002e-10;

@@ -8,7 +8,8 @@
 // Before the first call XLA asks which version of the interface a function was compiled for.
 static inline int is_question(const XLA_FFI_CallFrame *frame) {
   XLA_FFI_Extension_Base *extension = frame->extension_start;
-  if (!extension || extension->type != XLA_FFI_Extension_Metadata) return 0;
+  while (extension && extension->type != XLA_FFI_Extension_Metadata) extension = extension->next;
+  if (!extension) return 0;
   XLA_FFI_Metadata *metadata = ((XLA_FFI_Metadata_Extension *)extension)->metadata;
   metadata->api_version.major_version = XLA_FFI_API_MAJOR;
   metadata->api_version.minor_version = XLA_FFI_API_MINOR;

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jaxseq
-from jaxseq.native import has_native, why_not
+from jaxseq.native import call_native, has_native, is_worthwhile, why_not
 from jaxseq.verify._oracle import Enumeration
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=f"no native kernels: {why_not()}")
@@ -181,6 +181,46 @@ def test_underflow_matters():
         assert_same(batch, "native", scale=10)
 
 
+def test_a_legal_factor_below_the_smallest_number_is_not_taken_for_forbidden():
+    """e⁻⁸⁸ is no normal float32, and all other ways lead through e⁻⁶⁶ twice."""
+    no = -np.inf
+    nodes = np.array([[0, no, no], [no, 0, -88], [0, no, no]], np.float32)
+    edges = np.array([[0, -66, 0], [-66, 0, 0], [0, 0, 0]], np.float32)
+    batch = jaxseq.PaddedBatch(jnp.stack([jnp.asarray(nodes)] * 2), jnp.asarray(edges))
+    np.testing.assert_allclose(jaxseq.batch_log_partition(batch), -88, rtol=1e-5)
+
+
+@pytest.mark.parametrize("quantity", ["forward", "marginals", "entropy"])
+def test_what_is_certified_is_right(quantity):
+    """Row by row, where scores are about as far apart as float32 can take."""
+    rng = np.random.default_rng(7)
+    rows, slots, labels = 4096, 4, 3
+    spread = rng.choice([20.0, 40.0, 60.0, 90.0], size=(rows, 1, 1))
+    nodes = -np.round(rng.random((rows, slots, labels)) * spread).astype(np.float32)
+    nodes[rng.random(nodes.shape) < 0.2] = -np.inf
+    edges = -np.round(rng.random((labels, labels)) * 60).astype(np.float32)
+    edges[0, 1] = -np.inf
+    segments = np.repeat(np.arange(rows, dtype=np.int32)[:, None], slots, 1)
+    parts = [jnp.asarray(a) for a in (edges, segments, np.ones((rows, slots), np.float32), nodes)]
+    by_slot, by_node, _, certified = call_native(quantity, *parts, 1)
+    exact = everything(jaxseq.PaddedBatch(*(jnp.asarray(a, float) for a in (nodes, edges))), "log")
+    certified = np.asarray(certified)
+    assert 0.1 < certified.mean() < 0.9
+    values = np.asarray(by_slot, float).sum(1)[certified]
+    wanted = np.asarray(exact["entropy" if quantity == "entropy" else "log Z"])[certified]
+    np.testing.assert_allclose(values, wanted, rtol=1e-5, atol=1e-4)
+    if quantity != "forward":
+        name = "entropy by nodes" if quantity == "entropy" else "nodes"
+        np.testing.assert_allclose(
+            np.asarray(by_node)[certified], np.asarray(exact[name])[certified], atol=1e-4
+        )
+
+
+def test_nan_among_edges_is_told():
+    batch = jaxseq.PaddedBatch(jnp.zeros((3, 4, 2)), jnp.array([[0.0, jnp.nan], [0.0, 0.0]]))
+    assert np.isnan(jaxseq.batch_log_partition(batch)).all()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_exponentials_and_logarithms(dtype):
     """Of one slot marginals are a softmax, whose range covers all that is not rescued."""
@@ -235,6 +275,14 @@ def test_long_rows_are_left_to_xla():
     batch = jaxseq.PaddedBatch(nodes, jnp.zeros((3, 3), jnp.float32))
     with pytest.raises(ValueError, match="method: expected auto, scaled, log, got 'native'"):
         jaxseq.batch_marginals(batch, method="native")
+
+
+def test_a_single_row_is_left_to_xla():
+    """Which is as quick, or quicker, where lanes would be empty."""
+    assert not is_worthwhile(jnp.zeros((1, 9, 4), jnp.float32))
+    assert is_worthwhile(jnp.zeros((2, 9, 4), jnp.float32))
+    assert not is_worthwhile(jnp.zeros((7, 9, 64), jnp.float32))
+    assert is_worthwhile(jnp.zeros((8, 9, 64), jnp.float32))
 
 
 def test_half_precision_is_left_to_xla():
