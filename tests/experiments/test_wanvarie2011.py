@@ -117,7 +117,9 @@ def test_a_row_may_have_its_own_penalty_start_and_budget(config, data):
     assert (task.l2, learner.estimator.l2, learner.initial) == (2, 2, 3)
     assert learner.budget == task.pool.tokens // 2
     plain = run.learner_of(config, row_named("Proposed", config.usual), task)
-    assert (plain.initial, plain.budget) == (config.initial, None)
+    assert (plain.initial, plain.budget, plain.between) == (config.initial, None, None)
+    short = run.learner_of(config, row_named("Proposed between=7", config.usual), task)
+    assert short.between == 7
     assert run.task_of(config, "np", data).l2 == config.l2["np"]
 
 
@@ -140,6 +142,7 @@ def test_rows_that_ask_nothing_and_rows_of_chance():
         "Proposed initial=0",
         "Sup l2=-1",
         "Proposed most=0",
+        "Proposed between=-1",
     ],
 )
 def test_unknown_rows_are_refused(wrong):
@@ -246,10 +249,18 @@ class _Killed(BaseException):
     """Stands for SIGKILL: nothing may catch it."""
 
 
-@pytest.mark.parametrize("step", ["propose", "answer", "train", "record"])
-def test_a_row_that_is_stopped_goes_on_as_if_it_had_not(config, data, tmp_path, monkeypatch, step):
-    whole = _loop(config, data).run()
-    loop = _loop(config, data, tmp_path / "row")
+@pytest.mark.parametrize(
+    ("step", "row"),
+    [
+        *((step, "Proposed δ=.90") for step in ("propose", "answer", "train", "record")),
+        ("train", "Proposed δ=.90 between=1"),
+    ],
+)
+def test_a_row_that_is_stopped_goes_on_as_if_it_had_not(
+    config, data, tmp_path, monkeypatch, step, row
+):
+    whole = _loop(config, data, row=row).run()
+    loop = _loop(config, data, tmp_path / "row", row)
     if step == "record":
         calls = itertools.count()
 
@@ -272,7 +283,7 @@ def test_a_row_that_is_stopped_goes_on_as_if_it_had_not(config, data, tmp_path, 
     with pytest.raises(_Killed):
         stopped.run()
     monkeypatch.undo()
-    again = _loop(config, data, tmp_path / "row").run()
+    again = _loop(config, data, tmp_path / "row", row).run()
     assert without_seconds(again) == without_seconds(whole)
     for one in again:  # also of a round that was trained before, and not recorded
         assert min(one["seconds"][name] for name in ("training", "looking")) > 0
