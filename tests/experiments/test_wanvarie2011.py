@@ -537,6 +537,8 @@ def test_bench_of_a_small_task(config, data, tmp_path, capsys):
     assert [name for name, line in ours.items() if line["bar"] is not None] == [against]
     assert varied[-1]["labelled_tokens"] <= 0.0473 * bench._task.pool.tokens
     assert ours[against]["measured_on"]["q"] == 100
+    stages = [name for name in ours if name.startswith("seconds a round, ")]
+    assert {name.split(": ")[1] for name in stages} == set(varied[0]["seconds"])
     assert (tmp_path / "active_spans.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -545,10 +547,10 @@ def test_bench_judges_the_warm_start_that_a_recheck_has_replaced(
 ):
     real = _active_round.train_on
 
-    def lazy(problem, plan, older, shape):
+    def lazy(problem, plan, older, shape, most):
         if older is not None:
             plan = dataclasses.replace(plan, settings=plan.settings._replace(max_iterations=1))
-        return real(problem, plan, older, shape)
+        return real(problem, plan, older, shape, most)
 
     monkeypatch.setattr(_active_round, "train_on", lazy)
     told = Report("active")

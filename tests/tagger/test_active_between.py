@@ -177,8 +177,8 @@ def test_stopped_in_every_round_it_ends_the_same(tmp_path):
         learner.train()
     for name in ("short", "iterations", "objective", "kappa"):
         assert [r[name] for r in learner.history_] == [r[name] for r in whole.history_]
-    models = [one.tagger_.model_ for one in (learner, whole)]
-    np.testing.assert_array_equal(*(np.asarray(model.weights) for model in models))
+    mine, theirs = (np.asarray(one.tagger_.model_.weights) for one in (learner, whole))
+    np.testing.assert_array_equal(mine, theirs)
 
 
 def test_a_folder_from_before_the_setting_goes_on(tmp_path):
