@@ -434,6 +434,13 @@ def test_the_report_says_whose_the_limit_is(config):
     assert "limit is ours" not in report([plain], EXPECTED, config).markdown
 
 
+@pytest.mark.parametrize("more", ["", " between=20"])
+def test_the_report_says_where_models_are_half_trained(config, more):
+    line = _line(f"Proposed δ=.90 each=1 forms=1{more}", [(2, 90.0), (4, 92.0)])
+    told = "only the last round is of a model that is trained to the end"
+    assert (told in report([line], EXPECTED, config).markdown) is bool(more)
+
+
 # ---------------------------------------------------------------------------------- summaries
 
 
