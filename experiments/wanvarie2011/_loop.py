@@ -19,8 +19,8 @@ from jaxseq.learn.active import Answer
 ROUNDS, STATE = "rounds.jsonl", "learner"
 KEPT = (
     "round", "labelled_tokens", "labelled_sentences", "sampled_sentences", "guessed_tokens",
-    "informative", "new_labels", "kappa", "objective", "start", "iterations", "evaluations", "stop",
-    "why",
+    "informative", "new_labels", "kappa", "objective", "start", "iterations", "evaluations",
+    "short", "stop", "why",
 )  # fmt: skip
 """What is kept of a round, besides its scores and times."""
 FIRST = ("start", "objective", "iterations")

@@ -51,6 +51,7 @@ class Row:
         per_form: tokens of a word form a round, at most; 0 for any number.
         l2: of its tagger, and of the Sup that it is compared with; None for that of the task.
         most_percent: of the tokens are labelled, then it stops; None for its own stop.
+        between: iterations of a training, at most, after which more is asked; 0 for any number.
     """
 
     kind: str
@@ -63,12 +64,15 @@ class Row:
     per_form: int = 0
     l2: float | None = None
     most_percent: float | None = None
+    between: int = 0
 
     def __post_init__(self) -> None:
         if self.initial < 1:
             raise ValueError(f"initial: expected 1 or more, got {self.initial}")
         if self.l2 is not None and not 0 <= self.l2 < math.inf:
             raise ValueError(f"l2: expected a finite number, 0 or more, got {self.l2}")
+        if self.between < 0:
+            raise ValueError(f"between: expected 0 or more, got {self.between}")
         if self.most_percent is not None and not 0 < self.most_percent <= 100:
             raise ValueError(f"most: expected above 0, at most 100, got {self.most_percent}")
 
@@ -109,7 +113,8 @@ class Row:
 
 def row_named(text: str, usual: Usual) -> Row:
     """A row from its name: a kind, then ``δ=``, ``q=``, ``each=`` (per_sentence), ``forms=``
-    (per_form), ``width=``, ``start=``, ``initial=``, ``l2=``, ``most=`` (most_percent) as needed.
+    (per_form), ``width=``, ``start=``, ``initial=``, ``l2=``, ``most=`` (most_percent) and
+    ``between=`` as needed.
 
     Args:
         text: the name. usual: for what the name leaves out.
@@ -139,6 +144,7 @@ def row_named(text: str, usual: Usual) -> Row:
         "initial": ("initial", int),
         "l2": ("l2", float),
         "most": ("most_percent", float),
+        "between": ("between", int),
     }
     for setting in settings:
         name, equals, value = setting.partition("=")

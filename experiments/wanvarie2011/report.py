@@ -96,6 +96,17 @@ def _on_forms(rows: Rows) -> str:
     return (
         " forms: at most so many tokens of a word form a round, ours too. l2: of the row and of "
         "the Sup that it is compared with. most: percent of the tokens, at which the row ends."
+        f"{_on_short_trainings(rows)}"
+    )
+
+
+def _on_short_trainings(rows: Rows) -> str:
+    """That most rounds of a row are scored half-trained."""
+    if not any("between=" in row for row in rows):
+        return ""
+    return (
+        " between: iterations of a training, at most, as long as more is asked; only the last "
+        "round is of a model that is trained to the end."
     )
 
 

@@ -164,6 +164,7 @@ def learner_of(
         budget=None if row.most_percent is None else int(row.most_percent / 100 * task.pool.tokens),
         seed=seed,
         progress=False,
+        between=row.between or None,
     )
 
 

@@ -73,6 +73,8 @@ def add_learner_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_training_options(add: Any) -> None:
     add_model_settings(add, "of L-BFGS, a round")
+    add("--between", type=int, metavar="N", help="iterations of a round after which more is asked, "
+        "at most; the last round, and jaxseq active train, have all (all)")  # fmt: skip
     add("--seed", type=int, default=0, metavar="N", help="of random first sentences (0)")
     add("--cores", type=int, metavar="N", help="threads to train with (all)")
 
@@ -83,8 +85,10 @@ def check_learner_options(options: argparse.Namespace) -> None:
         if getattr(options, name) is not None and options.strategy != strategy:
             flag = f"--{name.replace('_', '-')}"
             raise ValueError(f"{flag}: expected along with --strategy {strategy} only")
-    if options.budget is not None and options.budget < 1:
-        raise ValueError(f"--budget: expected 1 or more, got {options.budget}")
+    for name in ("budget", "between"):
+        given = getattr(options, name)
+        if given is not None and given < 1:
+            raise ValueError(f"--{name}: expected 1 or more, got {given}")
     _strategy(options)
 
 
@@ -122,4 +126,5 @@ def new_learner(options: argparse.Namespace, templates: Templates) -> ActiveLear
         max_rounds=options.max_rounds,
         budget=options.budget,
         seed=options.seed,
+        between=options.between,
     )

@@ -79,9 +79,13 @@ class ActiveRun:
         """Whether the annotator has labelled any token."""
         return bool(self.learner._begun().known.answered.any())
 
-    def train(self) -> None:
-        """End the round; a model that would be the last is compared with one from zeros."""
-        learner = self.learner.train()
+    def train(self, *, whole: bool = False) -> None:
+        """End the round; a model that would be the last is compared with one from zeros.
+
+        Args:
+            whole: as of `ActiveLearner.train`.
+        """
+        learner = self.learner.train(whole=whole)
         warm = learner.history_[-1]["start"] == "warm"
         if warm and learner.check_warm_start and learner.status().stop:
             learner.recheck()

@@ -26,7 +26,8 @@ def add_active_train(subparsers: Any) -> None:
         "train",
         help="end the round: train on the labels so far",
         description="End the round: train on all labels so far, as jaxseq active answer does "
-        "unless it is told not to.",
+        "unless it is told not to, but to the end also where --between makes trainings short: for "
+        "a model to be used before it is time to stop.",
     )
     add_folder_and_json(parser)
     parser.set_defaults(run=_run_train)
@@ -45,7 +46,7 @@ def _sources(run: ActiveRun) -> list[str]:
 
 def _run_train(options: argparse.Namespace) -> int:
     with opened(options.folder) as run:
-        run.train()
+        run.train(whole=True)
         tell(run.report(), options.json, [line_on_training(run)])
     return 0
 
@@ -53,7 +54,8 @@ def _run_train(options: argparse.Namespace) -> int:
 def line_on_training(run: ActiveRun) -> str:
     """How the last training went."""
     last = run.learner.history_[-1]
+    cut = ", cut short" if last["short"] else ""
     return (
-        f"training  {last['iterations']} iterations on {last['sentences']:,} sentences, "
+        f"training  {last['iterations']} iterations{cut} on {last['sentences']:,} sentences, "
         f"objective {last['objective']:.6g} ({last['seconds']['all']:.1f} s)"
     )

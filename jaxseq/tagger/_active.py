@@ -32,7 +32,7 @@ from jaxseq.tagger._active_round import (
     train_round,
 )
 from jaxseq.tagger._active_simulate import Watch, run_simulation
-from jaxseq.tagger._active_status import ActiveStatus, status_of
+from jaxseq.tagger._active_status import ActiveStatus, status_of, would_stop
 from jaxseq.tagger._labels import legal_by_scheme
 from jaxseq.tagger._tagger import CRFTagger
 
@@ -65,6 +65,10 @@ class ActiveLearner(BaseEstimator):
         seed: of random initial sentences.
         progress: show a progress bar in `simulate`; None shows it on a terminal.
         check_warm_start: in `simulate`, `recheck` the last model before stopping.
+        between: iterations (or epochs of mini-batches) of a warm start, at most, in rounds after
+            which it is not yet time to stop; None for as many as it takes. After few new labels
+            the first iterations say well enough what to ask next. A training that was cut short
+            goes on to its end where it would be time to stop: no such model is the last one.
 
     Attributes:
         tagger_: the tagger of the last round. history_: for every training its objective,
@@ -99,6 +103,7 @@ class ActiveLearner(BaseEstimator):
         seed: int = 0,
         progress: bool | None = None,
         check_warm_start: bool = True,
+        between: int | None = None,
     ):
         self.estimator = estimator
         self.strategy = strategy
@@ -110,6 +115,7 @@ class ActiveLearner(BaseEstimator):
         self.seed = seed
         self.progress = progress
         self.check_warm_start = check_warm_start
+        self.between = between
 
     # ------------------------------------------------------------------------------ beginning
 
@@ -278,11 +284,15 @@ class ActiveLearner(BaseEstimator):
         run.note(plain, answered=False)
         run.known.retract(plain)
 
-    def train(self, *, start: Literal["warm", "cold"] = "warm") -> ActiveLearner:
+    def train(
+        self, *, start: Literal["warm", "cold"] = "warm", whole: bool = False
+    ) -> ActiveLearner:
         """Train on the sentences that have a label, which ends the round.
 
         Args:
             start: ``"warm"`` from the weights of the round before, ``"cold"`` from zeros.
+            whole: train to the end whatever `between` says, as from zeros and before a stop: for a
+                model that is to be used, and not only to ask. ``short`` in `history_` tells.
 
         Returns:
             Itself. After Ctrl-C (KeyboardInterrupt) all is as it was before.
@@ -290,7 +300,12 @@ class ActiveLearner(BaseEstimator):
         if start not in ("warm", "cold"):
             raise ValueError(f"start: expected 'warm' or 'cold', got {start!r:.60}")
         run = self._begun()
-        return self._keep(train_round(self, run, start == "warm"), run.round)
+        older = run.tagger.model_ if start == "warm" and run.tagger is not None else None
+        most = None if whole or older is None else self.between
+        trained = train_round(self, run, older, most)
+        if trained.record["short"] and would_stop(self, run, trained):
+            trained = train_round(self, run, trained.tagger.model_).after(trained)
+        return self._keep(trained, run.round)
 
     def recheck(self) -> bool:
         """Train the last round once more from zeros, and take that model if it is better.
@@ -314,7 +329,7 @@ class ActiveLearner(BaseEstimator):
             raise ValueError(
                 "recheck: expected the labels of the last round, got others since; call `train`"
             )
-        trained, warm = train_round(self, run, warm=False), run.tagger.loss_
+        trained, warm = train_round(self, run, older=None), run.tagger.loss_
         if not trained.record["objective"] < warm - WORSE * abs(warm) - rounding_of(self, run):
             return False
         # Of the labels of the round that it replaces the model of.

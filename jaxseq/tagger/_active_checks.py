@@ -31,6 +31,8 @@ def check_learner(learner: ActiveLearner) -> None:
     for name in ("max_rounds", "budget"):
         if getattr(learner, name) is not None:
             check_number(name, getattr(learner, name), 0, numbers.Integral)
+    if learner.between is not None:
+        check_number("between", learner.between, 1, numbers.Integral)
     if learner.initial_how not in HOW:
         raise ValueError(
             f"initial_how: expected one of {list(HOW)}, got {learner.initial_how!r:.60}"

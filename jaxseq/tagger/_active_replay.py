@@ -18,6 +18,8 @@ from jaxseq.text import Templates
 
 STRATEGIES: dict[str, type[Strategy]] = {"tokens": Tokens, "spans": Spans, "sequences": Sequences}
 PLAIN = ("initial", "initial_how", "kappa", "max_rounds", "budget", "seed", "check_warm_start")
+LATER = ("between",)
+"""Settings that folders from before they were there do not have: None."""
 
 
 @dataclass(eq=False)
@@ -83,7 +85,7 @@ def learner_settings(learner: Any, pool: Pool) -> dict[str, Any]:
     """What `settings.json` holds."""
     strategy = learner.strategy
     kind = next(name for name, of in STRATEGIES.items() if isinstance(strategy, of))
-    plain = {name: getattr(learner, name) for name in PLAIN}
+    plain = {name: getattr(learner, name) for name in (*PLAIN, *LATER)}
     return {
         "estimator": tagger_settings(learner.estimator),
         "strategy": {"kind": kind, **asdict(strategy)},
@@ -104,6 +106,7 @@ def settings_from(found: dict[str, Any]) -> dict[str, Any]:
         strategy = dict(found["strategy"])
         chosen = STRATEGIES[strategy.pop("kind")](**strategy)
         plain = {name: found[name] for name in PLAIN}
+        plain |= {name: found.get(name) for name in LATER}
         return {"estimator": CRFTagger(**tagger), "strategy": chosen, **plain}
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"settings: expected those of active learning, got {error!r}") from error
@@ -187,7 +190,8 @@ def _replay(run: Run, lines: list[dict[str, Any]], add_labels: Callable[[Any], N
         elif kind == "trained":
             run.end_round(line["round"])
             queries = []
-            run.history.append({n: v for n, v in line.items() if n not in ("kind", "model")})
+            record = {n: v for n, v in line.items() if n not in ("kind", "model")}
+            run.history.append({"short": False, **record})  # as all were before it was noted
     _take_last(run.known, last)
     _load_model(run, lines)
 

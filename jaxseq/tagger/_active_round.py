@@ -18,6 +18,7 @@ from jaxseq.learn.active import (
     first_sentences,
     propose,
 )
+from jaxseq.models._crf import CRF
 from jaxseq.tagger._active_replay import Run
 from jaxseq.tagger._active_train import train_on
 from jaxseq.tagger._notes import fresh
@@ -74,20 +75,38 @@ class Trained(NamedTuple):
     look: Look
     record: dict[str, Any]
 
+    def after(self, first: Trained) -> Trained:
+        """The same as the end of a training whose first part was cut short."""
+        parts = first.record, self.record
+        seconds = [part["seconds"] for part in parts]
+        names = dict.fromkeys(name for part in seconds for name in part)
+        together = {
+            "start": first.record["start"],
+            **{name: sum(part[name] for part in parts) for name in ("iterations", "evaluations")},
+            "seconds": {name: sum(part.get(name, 0.0) for part in seconds) for name in names},
+        }
+        return self._replace(record={**self.record, **together})
 
-def train_round(learner: ActiveLearner, run: Run, warm: bool) -> Trained:
-    """Train on the sentences that have a label, and look at the pool."""
+
+def train_round(
+    learner: ActiveLearner, run: Run, older: CRF | None, most: int | None = None
+) -> Trained:
+    """Train on the sentences that have a label, and look at the pool.
+
+    Args:
+        learner: its settings. run: what is known. older: the model to begin with; None for zeros.
+        most: as of `train_on`.
+    """
     began = time.perf_counter()
     trained, labels = run.known.to_train_on()
     if not trained.any():
         raise ValueError("train: expected at least one label, got none; answer some queries first")
     before = None if run.tagger is None else look_at_pool(learner, run)
-    older = run.tagger.model_ if warm and run.tagger is not None else None
     tagger, clock = fresh(learner.estimator), time.perf_counter()
     if not _always_whole(learner):
         labels = _as_sets(labels, len(run.pool.classes))
     problem = run.pool.problem(trained, labels)
-    model, found = train_on(problem, plan_of(tagger), older, run.pool.shape)
+    model, found, is_short = train_on(problem, plan_of(tagger), older, run.pool.shape, most)
     tagger._take(model, run.pool.classes, run.pool.extractor)
     tagger.loss_, tagger.outcome_ = found.loss, found.outcome.value
     tagger.n_iter_, tagger.n_evaluations_ = found.iterations, found.evaluations
@@ -102,6 +121,7 @@ def train_round(learner: ActiveLearner, run: Run, warm: bool) -> Trained:
         "iterations": found.iterations,
         "evaluations": found.evaluations,
         "outcome": found.outcome.value,
+        "short": is_short,
         "new_labels": run.has_news,
         "kappa": None if before is None else agreement(before.labels, look.labels),
         "seconds": {**seconds, "look": now - clock, "all": now - began},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxseq.learn.active import informative, is_stable
 from jaxseq.tagger._active_replay import Run
-from jaxseq.tagger._active_round import look_at_pool
+from jaxseq.tagger._active_round import Trained, look_at_pool
 
 if TYPE_CHECKING:
     from jaxseq.tagger._active import ActiveLearner
@@ -105,10 +105,33 @@ def why_stop(
     return False, f"{left} informative units are left, {q} or more"
 
 
-def _agreement(run: Run) -> float | None:
+def _agreement(history: list[dict[str, Any]]) -> float | None:
     """κ of the last training that had new labels."""
-    counted = [one for one in run.history if one.get("new_labels", True)]
+    counted = [one for one in history if one.get("new_labels", True)]
     return counted[-1]["kappa"] if counted else None
+
+
+def _why_stop(
+    learner: ActiveLearner, run: Run, trained: int, left: int, found: float | None
+) -> tuple[bool, str]:
+    return why_stop(
+        trained=trained,
+        labelled=int(run.known.answered.sum()),
+        left=left,
+        found=found,
+        count=learner.strategy.count,
+        kappa=learner.kappa,
+        max_rounds=learner.max_rounds,
+        budget=learner.budget,
+    )
+
+
+def would_stop(learner: ActiveLearner, run: Run, trained: Trained) -> bool:
+    """Whether it would be time to stop with a model that ends the round under way."""
+    known = run.known
+    left = informative(trained.look, known.known, learner.strategy, sampled=known.sampled)
+    found = _agreement([*run.history, trained.record])
+    return _why_stop(learner, run, run.round + 1, left, found)[0]
 
 
 def status_of(learner: ActiveLearner, run: Run) -> ActiveStatus:
@@ -118,17 +141,8 @@ def status_of(learner: ActiveLearner, run: Run) -> ActiveStatus:
         look = look_at_pool(learner, run)
         left = informative(look, known.known, learner.strategy, sampled=known.sampled)
     last = run.history[-1] if run.history else {}
-    labelled, agreed = int(known.answered.sum()), _agreement(run)
-    stop, why = why_stop(
-        trained=run.round,
-        labelled=labelled,
-        left=left or 0,
-        found=agreed,
-        count=learner.strategy.count,
-        kappa=learner.kappa,
-        max_rounds=learner.max_rounds,
-        budget=learner.budget,
-    )
+    labelled, agreed = int(known.answered.sum()), _agreement(run.history)
+    stop, why = _why_stop(learner, run, run.round, left or 0, agreed)
     return ActiveStatus(
         round=run.round,
         tokens=len(known.answered),

@@ -87,17 +87,23 @@ def take_sentences(features: TokenFeatures, chosen: np.ndarray) -> TokenFeatures
 
 
 def train_on(
-    problem: Problem, plan: Plan, older: CRF | None, shape: tuple[int, int]
-) -> tuple[CRF, Fitted]:
+    problem: Problem,
+    plan: Plan,
+    older: CRF | None,
+    shape: tuple[int, int],
+    most: int | None = None,
+) -> tuple[CRF, Fitted, bool]:
     """Train on the sentences of a problem.
 
     Args:
         problem: the data. plan: how to search.
         older: a model of the same attributes and labels, to begin with; None for zeros.
         shape: slots of a row and rows of a shard, the same in every round.
+        most: iterations, or epochs of mini-batches, after which the search is cut short; None for
+            those of the plan.
 
     Returns:
-        The model, and where the search ended.
+        The model, where the search ended, and whether it was cut short there.
 
     Raises:
         KeyboardInterrupt: after Ctrl-C; nothing is left behind.
@@ -109,6 +115,7 @@ def train_on(
     start = None if older is None else spread.parameters(older)
     if older is not None:
         plan = replace(plan, settings=warm_settings(plan.settings))
+    asked_for, plan = plan, plan if most is None else _shortened(plan, most)
     prepared = time.perf_counter() - clock
     if plan.algorithm == "lbfgs":
         found = _descend(problem, plan, spread, start, shape)
@@ -117,7 +124,16 @@ def train_on(
     if found.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
     found = replace(found, seconds={"weights": prepared, **found.seconds})
-    return spread.model(found.parameters, problem.legal), found
+    is_short = plan != asked_for and found.outcome is Outcome.MAX_ITERATIONS
+    return spread.model(found.parameters, problem.legal), found, is_short
+
+
+def _shortened(plan: Plan, most: int) -> Plan:
+    """The same search, at most so long."""
+    if plan.algorithm != "lbfgs":
+        return replace(plan, epochs=min(most, plan.epochs))
+    fewer = min(most, plan.settings.max_iterations)
+    return replace(plan, settings=plan.settings._replace(max_iterations=fewer))
 
 
 def warm_settings(settings: Settings) -> Settings:

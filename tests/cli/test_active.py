@@ -185,6 +185,17 @@ def test_other_strategies(more, tmp_path, succeed):
     assert json.loads(succeed("active", "answer", folder, answers, "--json"))["round"] == 2
 
 
+def test_trainings_may_be_short_between_rounds_and_whole_when_asked_for(tmp_path, succeed):
+    folder = start(tmp_path, succeed, "--between", 1)
+    succeed("active", "query", folder)
+    answers = write_lines(tmp_path / "answers", solved(queries_in(folder, 1)))
+    assert "1 iterations, cut short on" in succeed("active", "answer", folder, answers)
+    assert "cut short" not in succeed("active", "train", folder)
+    lines = [line for line in journal(folder) if line["kind"] == "trained"]
+    assert [line["short"] for line in lines] == [False, True, False]
+    assert lines[1]["iterations"] == 1 < lines[2]["iterations"]
+
+
 def test_a_model_that_would_be_the_last_is_rechecked(run1, succeed, monkeypatch):
     rechecked = []
     monkeypatch.setattr(ActiveLearner, "recheck", lambda learner: rechecked.append(learner))

@@ -151,6 +151,7 @@ STARTS = {
     "count": (["--train", "few", "--count", "0"], "count: expected a whole number, 1 or more"),
     "threshold": (["--train", "few", "--threshold", "2"], "threshold: expected a number above 0"),
     "budget": (["--train", "few", "--budget", "0"], "--budget: expected 1 or more"),
+    "between": (["--train", "few", "--between", "0"], "--between: expected 1 or more"),
     "initial": (["--train", "few", "--initial", "0"], "initial: expected"),
     "l2": (["--train", "few", "--l2", "-1"], "l2: expected a finite number"),
     "no file": (["--train", "nowhere"], "nowhere: expected a file, there is none"),

@@ -117,7 +117,9 @@ def test_a_row_may_have_its_own_penalty_start_and_budget(config, data):
     assert (task.l2, learner.estimator.l2, learner.initial) == (2, 2, 3)
     assert learner.budget == task.pool.tokens // 2
     plain = run.learner_of(config, row_named("Proposed", config.usual), task)
-    assert (plain.initial, plain.budget) == (config.initial, None)
+    assert (plain.initial, plain.budget, plain.between) == (config.initial, None, None)
+    short = run.learner_of(config, row_named("Proposed between=7", config.usual), task)
+    assert short.between == 7
     assert run.task_of(config, "np", data).l2 == config.l2["np"]
 
 
@@ -140,6 +142,7 @@ def test_rows_that_ask_nothing_and_rows_of_chance():
         "Proposed initial=0",
         "Sup l2=-1",
         "Proposed most=0",
+        "Proposed between=-1",
     ],
 )
 def test_unknown_rows_are_refused(wrong):
@@ -246,10 +249,18 @@ class _Killed(BaseException):
     """Stands for SIGKILL: nothing may catch it."""
 
 
-@pytest.mark.parametrize("step", ["propose", "answer", "train", "record"])
-def test_a_row_that_is_stopped_goes_on_as_if_it_had_not(config, data, tmp_path, monkeypatch, step):
-    whole = _loop(config, data).run()
-    loop = _loop(config, data, tmp_path / "row")
+@pytest.mark.parametrize(
+    ("step", "row"),
+    [
+        *((step, "Proposed δ=.90") for step in ("propose", "answer", "train", "record")),
+        ("train", "Proposed δ=.90 between=1"),
+    ],
+)
+def test_a_row_that_is_stopped_goes_on_as_if_it_had_not(
+    config, data, tmp_path, monkeypatch, step, row
+):
+    whole = _loop(config, data, row=row).run()
+    loop = _loop(config, data, tmp_path / "row", row)
     if step == "record":
         calls = itertools.count()
 
@@ -272,7 +283,7 @@ def test_a_row_that_is_stopped_goes_on_as_if_it_had_not(config, data, tmp_path, 
     with pytest.raises(_Killed):
         stopped.run()
     monkeypatch.undo()
-    again = _loop(config, data, tmp_path / "row").run()
+    again = _loop(config, data, tmp_path / "row", row).run()
     assert without_seconds(again) == without_seconds(whole)
     for one in again:  # also of a round that was trained before, and not recorded
         assert min(one["seconds"][name] for name in ("training", "looking")) > 0
@@ -423,6 +434,13 @@ def test_the_report_says_whose_the_limit_is(config):
     assert "limit is ours" not in report([plain], EXPECTED, config).markdown
 
 
+@pytest.mark.parametrize("more", ["", " between=20"])
+def test_the_report_says_where_models_are_half_trained(config, more):
+    line = _line(f"Proposed δ=.90 each=1 forms=1{more}", [(2, 90.0), (4, 92.0)])
+    told = "only the last round is of a model that is trained to the end"
+    assert (told in report([line], EXPECTED, config).markdown) is bool(more)
+
+
 # ---------------------------------------------------------------------------------- summaries
 
 
@@ -526,6 +544,8 @@ def test_bench_of_a_small_task(config, data, tmp_path, capsys):
     assert [name for name, line in ours.items() if line["bar"] is not None] == [against]
     assert varied[-1]["labelled_tokens"] <= 0.0473 * bench._task.pool.tokens
     assert ours[against]["measured_on"]["q"] == 100
+    stages = [name for name in ours if name.startswith("seconds a round, ")]
+    assert {name.split(": ")[1] for name in stages} == set(varied[0]["seconds"])
     assert (tmp_path / "active_spans.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -534,10 +554,10 @@ def test_bench_judges_the_warm_start_that_a_recheck_has_replaced(
 ):
     real = _active_round.train_on
 
-    def lazy(problem, plan, older, shape):
+    def lazy(problem, plan, older, shape, most):
         if older is not None:
             plan = dataclasses.replace(plan, settings=plan.settings._replace(max_iterations=1))
-        return real(problem, plan, older, shape)
+        return real(problem, plan, older, shape, most)
 
     monkeypatch.setattr(_active_round, "train_on", lazy)
     told = Report("active")

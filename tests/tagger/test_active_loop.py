@@ -174,7 +174,7 @@ def test_a_warm_start_ends_no_worse_than_one_from_zeros(weights):
         learner.train()
         warm = learner.history_[-1]
         assert not learner.recheck(), "the model from zeros was better"
-        cold = train_round(learner, learner._run, warm=False).record
+        cold = train_round(learner, learner._run, older=None).record
         assert warm["objective"] <= cold["objective"] * (1 + 1e-3)
     assert warm["iterations"] < cold["iterations"]
     assert warm["start"] == "warm"
@@ -221,7 +221,7 @@ def test_a_search_from_an_older_model_ends_sooner():
     for _ in range(4):
         learner.answer([Answer(s, t, Y[s][t]) for q in learner.propose() for s, t in tokens_of(q)])
         warm = learner.train().history_[-1]
-        zeros = train_round(learner, learner._run, warm=False).record
+        zeros = train_round(learner, learner._run, older=None).record
         counts.append((warm["iterations"], zeros["iterations"]))
         assert warm["objective"] <= zeros["objective"] * (1 + 1e-3)
     warm, zeros = np.sum(counts[1:], 0)

@@ -372,6 +372,7 @@ REFUSED = {
     "strategy": (lambda: new_learner("tokens"), "strategy: expected Tokens"),
     "budget": (lambda: new_learner(budget=-1), "budget: expected"),
     "how": (lambda: new_learner(initial_how="middle"), "initial_how: expected one of"),
+    "between": (lambda: new_learner(between=0), "between: expected"),
 }
 
 
