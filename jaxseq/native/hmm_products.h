@@ -1,0 +1,69 @@
+// Products with the Jacobian of expected counts, for hmm.c, which includes it once a REAL.
+
+// What linearising keeps of a point, [slot][label][lane] each, and the transitions.
+typedef struct {
+    const REAL *transition, *transposed;
+    const REAL *alpha, *over_mass, *gamma;
+} OWN(point);
+
+// counts[word][label] += the change of expected counts, as logarithms of emissions change by
+// slopes[word][label] and those of first labels by initial[label], unless that is NULL; then firsts
+// is not looked at either. scratch: 2·(slots of the longest group + 1)·labels vectors.
+void OWN(hmm_product)(const places *at, const OWN(point) *here, const REAL *slopes,
+                      const REAL *initial, REAL *counts, REAL *firsts, REAL *scratch) {
+    const int64_t labels = at->labels, columns = at->columns, step = labels * (WIDTH / LANES);
+    memset(counts, 0, sizeof(REAL) * (size_t)(at->words_end * columns));
+    if (initial) memset(firsts, 0, sizeof(REAL) * (size_t)labels);
+    vec *x = (vec *)scratch, *y = x + labels;
+    for (int64_t part = 0; part < at->groups * (WIDTH / LANES); part++) {
+        const int64_t group = part / (WIDTH / LANES), lane = part % (WIDTH / LANES) * LANES;
+        const int64_t start = at->first[group], slots = at->first[group + 1] - start;
+        const int32_t *words = at->words + start * WIDTH + lane;
+        const uint16_t *begins = at->begins + start;
+        // A slot's vectors are WIDTH / LANES apart.
+        const vec *alpha = (const vec *)(here->alpha + start * labels * WIDTH + lane);
+        const vec *over_mass = (const vec *)(here->over_mass + start * labels * WIDTH + lane);
+        const vec *gamma = (const vec *)(here->gamma + start * labels * WIDTH + lane);
+        enum { APART = WIDTH * sizeof(REAL) / 64 };
+        vec *own = y + labels, *left = own + slots * labels;
+        for (int64_t t = 0; t < slots; t++) {
+            vec *f = own + t * labels, *l = left + t * labels;
+            OWN(look_up)(slopes, columns, words + t * WIDTH, labels, f);
+            if (initial && begins[t]) {
+                vec begin = OWN(lanes)(begins[t] >> lane);
+                for (int64_t j = 0; j < labels; j++) f[j] += begin * initial[j];
+            }
+            if (t) {
+                const vec *before = alpha + (t - 1) * step, *over = over_mass + t * step;
+                for (int64_t i = 0; i < labels; i++) x[i] = before[i * APART] * l[i - labels];
+                OWN(multiply)(labels, here->transition, x, y);
+                for (int64_t j = 0; j < labels; j++) l[j] = f[j] + over[j * APART] * y[j];
+            } else
+                memcpy(l, f, sizeof(vec) * (size_t)labels);
+        }
+        const vec *last = gamma + (slots - 1) * step;
+        vec mean = {0};
+        for (int64_t j = 0; j < labels; j++)
+            mean += last[j * APART] * left[(slots - 1) * labels + j];
+        for (int64_t j = 0; j < labels; j++) y[j] = -mean * last[j * APART];
+        for (int64_t t = slots - 1; t >= 0; t--) {
+            const vec *f = own + t * labels, *share = gamma + t * step;
+            const vec *over = over_mass + t * step;
+            vec *change = left + t * labels;
+            for (int64_t j = 0; j < labels; j++) {
+                x[j] = over[j * APART] * (share[j * APART] * f[j] + y[j]);
+                change[j] = share[j * APART] * change[j] + y[j];
+            }
+            OWN(add_up)(counts, columns, words + t * WIDTH, labels, change);
+            if (initial && begins[t]) {
+                vec begin = OWN(lanes)(begins[t] >> lane);
+                for (int64_t j = 0; j < labels; j++) firsts[j] += OWN(sum)(begin * change[j]);
+            }
+            if (t) {
+                const vec *before = alpha + (t - 1) * step;
+                OWN(multiply)(labels, here->transposed, x, y);
+                for (int64_t i = 0; i < labels; i++) y[i] *= before[i * APART];
+            }
+        }
+    }
+}
