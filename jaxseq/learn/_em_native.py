@@ -21,21 +21,22 @@ import ctypes
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 
 from jaxseq.chain._engines import smallest_trusted
 from jaxseq.learn._em_corpus import WordCorpus
 from jaxseq.learn._em_groups import WIDTH, Groups, aligned_zeros, make_groups
-from jaxseq.learn._em_products import log_slopes
 from jaxseq.models._hmm import EVENT_AXES, Multinomials
 from jaxseq.native._build import CannotBuild, load_library
 
 Moves = dict[str, np.ndarray]
 """Tangents, or changes of counts, by family; of initial and emission."""
 
-_NAMES = {np.dtype(np.float32): "single", np.dtype(np.float64): "wide"}
+_WIDE = np.dtype(np.float64)
+_NAMES = {np.dtype(np.float32): "single", _WIDE: "wide"}
 _VECTOR = 64
 
 
@@ -89,7 +90,6 @@ class _Core:
             len(groups.first) - 1, labels, self.columns, self.rows,
             *map(_at, (groups.first, groups.words, groups.begins, groups.allowed)),
         )  # fmt: skip
-        self.place = ctypes.addressof(self.places)
         self.sums = {
             dtype: (aligned_zeros((self.rows, self.columns), dtype), np.zeros(labels, dtype))
             for dtype in _NAMES
@@ -99,12 +99,21 @@ class _Core:
         self, library: Any, theta: list[np.ndarray], messages: _Messages, with_pairs: bool
     ) -> float:
         """Fill `messages` and the sums; the smallest positive entry of a forward message."""
-        counts, firsts = self.sums[np.dtype(np.float64)]
+        counts, firsts = self.sums[_WIDE]
         pairs = self.pairs if with_pairs else None
         arrays = (*theta, *messages.arrays, counts, firsts, pairs, self.scratch)
         given = _PointAndCounts(*map(_at, arrays))
         run = getattr(library, f"hmm_linearise_{_NAMES[messages.arrays[0].dtype]}")
-        return run(self.place, ctypes.addressof(given))
+        return run(ctypes.byref(self.places), ctypes.byref(given))
+
+    def product_arguments(
+        self, tables: list[np.ndarray], messages: _Messages, slopes: np.ndarray
+    ) -> tuple[Any, ...]:
+        """Of the kernel for products, all but the last, the slopes of first labels."""
+        dtype = slopes.dtype
+        point = _Point(*map(_at, (*tables, *messages.arrays)))
+        room = map(_at, (slopes, *self.sums[dtype], self.scratch))
+        return (ctypes.byref(self.places), ctypes.byref(point), *room)
 
 
 class WordKernels:
@@ -129,12 +138,12 @@ class WordKernels:
     """
 
     def __init__(self, corpus: WordCorpus, num_labels: int):
-        self._library = _load()
-        self._num_words = corpus.num_words
-        self._cores = [
-            _Core(groups, num_labels, corpus.num_words) for groups in make_groups(corpus, num_labels)
+        self.library = _load()
+        self.cores = [
+            _Core(groups, num_labels, corpus.num_words)
+            for groups in make_groups(corpus, num_labels)
         ]
-        self._threads = ThreadPoolExecutor(max(len(self._cores) - 1, 1))
+        self._threads = ThreadPoolExecutor(max(len(self.cores) - 1, 1))
         self._spare: dict[np.dtype, list[list[_Messages]]] = {dtype: [] for dtype in _NAMES}
 
     def linearise(
@@ -155,93 +164,101 @@ class WordKernels:
         Cost: an E-step and, of each product, about a quarter of one; O(N s) memory is held.
         """
         dtype = np.dtype(dtype)
-        wide = [np.asarray(family, np.float64) for family in parameters]
-        theta = [_normalise(family, axis) for family, axis in zip(wide, EVENT_AXES)]
-        factors = aligned_zeros((self._cores[0].rows, self._cores[0].columns), np.float64)
-        labels = len(theta[0])
-        tops = theta[2].max(1, keepdims=True)
-        factors[:-1, :labels] = theta[2] / np.where(tops > 0, tops, 1)
-        transposed = np.ascontiguousarray(theta[1].T)
-        tables = [theta[0], np.ascontiguousarray(theta[1]), transposed, factors]
+        tilde = Multinomials(*(np.asarray(family, np.float64) for family in parameters))
+        theta = Multinomials(*(_normalise(*pair) for pair in zip(tilde, EVENT_AXES)))
+        labels, core = len(theta.initial), self.cores[0]
+        factors = aligned_zeros((core.rows, core.columns), np.float64)
+        tops = theta.emission.max(1, keepdims=True)
+        factors[:-1, :labels] = theta.emission / np.where(tops > 0, tops, 1)
+        tables = [theta.initial, *map(np.ascontiguousarray, (theta.transition, theta.transition.T))]
         spare = self._spare[dtype]
-        kept = spare.pop() if spare else [
-            _Messages(core.groups, labels, dtype) for core in self._cores
-        ]  # fmt: skip
-        lowest = self._on_cores(
-            lambda core, messages: core.linearise(
-                self._library, tables, messages, with_transitions
-            ),
-            kept,
+        kept = spare.pop() if spare else [_Messages(c.groups, labels, dtype) for c in self.cores]
+        lowest = self.on_cores(
+            [
+                partial(core.linearise, self.library, [*tables, factors], here, with_transitions)
+                for core, here in zip(self.cores, kept)
+            ]
         )
-        if not _is_certified(theta[0], theta[1], factors, min(lowest), dtype):
+        if not _is_certified(theta, factors, min(lowest), dtype):
             spare.append(kept)
             return None
-        sums = [core.sums[np.dtype(np.float64)] for core in self._cores]
-        emission = sum(counts[:-1, :labels] for counts, _ in sums)
-        initial = sum(firsts for _, firsts in sums)
-        transition: Any = sum(core.pairs for core in self._cores) if with_transitions else None
-        product = _Product(self, wide, theta[1].astype(dtype), kept, dtype)
+        sums = [core.sums[_WIDE] for core in self.cores]
+        emission = _add_up([counts[:-1, :labels] for counts, _ in sums])
+        initial = _add_up([firsts for _, firsts in sums])
+        transition: Any = _add_up([core.pairs for core in self.cores]) if with_transitions else None
+        product = _Product(self, tilde, theta.transition.astype(dtype), kept, dtype)
         weakref.finalize(product, spare.append, kept).atexit = False
-        return Multinomials(initial, transition, emission), product  # pyright: ignore
+        return Multinomials(*cast(Any, (initial, transition, emission))), product
 
-    def _on_cores(self, run: Callable, items: list) -> list:
-        """`run` on each core's share with its item, on threads that stay; the first on this."""
-        pairs = list(zip(self._cores, items))
-        begun = [self._threads.submit(run, *pair) for pair in pairs[1:]]
-        return [run(*pairs[0]), *(one.result() for one in begun)]
+    def on_cores(self, calls: list[Callable[[], Any]]) -> list:
+        """All calls at once, on threads that stay; the first on this one."""
+        begun = [self._threads.submit(call) for call in calls[1:]]
+        return [calls[0](), *(one.result() for one in begun)]
 
 
 class _Product:
-    """The product with the Jacobian at a point."""
+    """The product with the Jacobian at a point: see `WordKernels.linearise`."""
 
     def __init__(
         self,
         kernels: WordKernels,
-        wide: list[np.ndarray],
+        tilde: Multinomials,
         transition: np.ndarray,
         kept: list[_Messages],
         dtype: np.dtype,
     ):
-        self._kernels, self._dtype, self._wide = kernels, dtype, Multinomials(*wide)
-        self._run = getattr(kernels._library, f"hmm_product_{_NAMES[dtype]}")
-        self._transitions = [
-            np.ascontiguousarray(table) for table in (transition, transition.T)
-        ]  # fmt: skip
-        self._kept = kept
-        self._points = [
-            _Point(*map(_at, (*self._transitions, *messages.arrays))) for messages in kept
+        self._kernels, self._dtype, self._kept = kernels, dtype, kept
+        self._slopes = _LogSlopes(tilde)
+        self._tables = [np.ascontiguousarray(table) for table in (transition, transition.T)]
+        core = kernels.cores[0]
+        self._by_word = aligned_zeros((core.rows, core.columns), dtype)
+        self._first = np.zeros(len(transition), dtype)
+        run = getattr(kernels.library, f"hmm_product_{_NAMES[dtype]}")
+        self._calls = [
+            partial(run, *core.product_arguments(self._tables, messages, self._by_word))
+            for core, messages in zip(kernels.cores, kept)
         ]
-        cores = kernels._cores
-        self._slopes = aligned_zeros((cores[0].rows, cores[0].columns), dtype)
-        self._labels = len(transition)
 
     def __call__(self, moves: Moves) -> Moves:
-        slopes = log_slopes(self._wide, moves)
-        labels = self._labels
-        if "emission" in slopes:
-            self._slopes[:-1, :labels] = slopes["emission"]
+        labels = len(self._first)
+        if "emission" in moves:
+            self._by_word[:-1, :labels] = self._slopes("emission", moves["emission"])
         else:
-            self._slopes[:] = 0
+            self._by_word[:] = 0
         first = None
-        if "initial" in slopes:
-            first = np.ascontiguousarray(slopes["initial"], self._dtype)
-        table, initial = _at(self._slopes), _at(first)
-
-        def run(core: _Core, point: _Point) -> tuple[np.ndarray, np.ndarray]:
-            counts, firsts = core.sums[self._dtype]
-            self._run(
-                core.place, ctypes.addressof(point), table, initial,
-                _at(counts), _at(firsts), _at(core.scratch),
-            )  # fmt: skip
-            return counts, firsts
-
-        sums = self._kernels._on_cores(run, self._points)
+        if "initial" in moves:
+            self._first[:] = self._slopes("initial", moves["initial"])
+            first = self._first.ctypes.data
+        self._kernels.on_cores([partial(call, first) for call in self._calls])
+        sums = [core.sums[self._dtype] for core in self._kernels.cores]
         found = {}
         if "emission" in moves:
-            found["emission"] = sum(counts[:-1, :labels].astype(np.float64) for counts, _ in sums)
+            found["emission"] = _add_up([counts[:-1, :labels] for counts, _ in sums])
         if "initial" in moves:
-            found["initial"] = sum(firsts.astype(np.float64) for _, firsts in sums)
+            found["initial"] = _add_up([firsts for _, firsts in sums])
         return found
+
+
+class _LogSlopes:
+    """As `_em_products.log_slopes`, with what it divides by inverted once a point."""
+
+    def __init__(self, tilde: Multinomials):
+        self._over = {
+            name: (axis, 1 / family, 1 / family.sum(axis, keepdims=True))
+            for name, axis, family in zip(Multinomials._fields, EVENT_AXES, tilde)
+            if name != "transition" and (family > 0).all()
+        }
+
+    def __call__(self, name: str, move: np.ndarray) -> np.ndarray:
+        axis, over, over_sum = self._over[name]
+        return move * over - move.sum(axis, keepdims=True) * over_sum
+
+
+def _add_up(parts: list[np.ndarray]) -> np.ndarray:
+    total = parts[0].astype(np.float64)
+    for part in parts[1:]:
+        total += part
+    return total
 
 
 def _normalise(family: np.ndarray, axis: int) -> np.ndarray:
@@ -249,14 +266,11 @@ def _normalise(family: np.ndarray, axis: int) -> np.ndarray:
     return family / np.where(total > 0, total, 1)
 
 
-def _is_certified(
-    initial: np.ndarray, transition: np.ndarray, factors: np.ndarray, lowest: float, dtype: Any
-) -> bool:
+def _is_certified(theta: Multinomials, factors: np.ndarray, lowest: float, dtype: Any) -> bool:
     """Whether no entry of a forward message was lost, as in `_em_lattice.is_certified`, and none
     is by narrowing."""
-    smallest = [
-        np.where(family > 0, family, 1).min() for family in (initial, transition, factors)
-    ]  # fmt: skip
+    families = (theta.initial, theta.transition, factors)
+    smallest = [np.where(family > 0, family, 1).min() for family in families]
     step = min(smallest[0], smallest[1]) * smallest[2]
     return bool(lowest * step >= smallest_trusted(dtype))
 

@@ -9,8 +9,8 @@ typedef struct {
 // counts[word][label] += the change of expected counts, as logarithms of emissions change by
 // slopes[word][label] and those of first labels by initial[label], unless that is NULL; then firsts
 // is not looked at either. scratch: 2·(slots of the longest group + 1)·labels vectors.
-void OWN(hmm_product)(const places *at, const OWN(point) *here, const REAL *slopes,
-                      const REAL *initial, REAL *counts, REAL *firsts, REAL *scratch) {
+void OWN(hmm_product)(const places *at, const OWN(point) *here, const REAL *slopes, REAL *counts,
+                      REAL *firsts, REAL *scratch, const REAL *initial) {
     const int64_t labels = at->labels, columns = at->columns, step = labels * (WIDTH / LANES);
     memset(counts, 0, sizeof(REAL) * (size_t)(at->words_end * columns));
     if (initial) memset(firsts, 0, sizeof(REAL) * (size_t)labels);
