@@ -17,7 +17,7 @@ from jaxseq.learn.homotopy._frame import Frame
 from jaxseq.learn.homotopy._hermite import Hermite, hermite_cubic
 from jaxseq.learn.homotopy._host import one_thread
 from jaxseq.learn.homotopy._leading import Leading
-from jaxseq.learn.homotopy._orientation import is_bifurcation, turns_back
+from jaxseq.learn.homotopy._orientation import SHORTER, is_crossing, turns_back
 from jaxseq.learn.homotopy._path import (
     Event,
     NewPoint,
@@ -309,8 +309,8 @@ def _advance_corrected(solver: Solver, path: Path) -> Path:
     )  # fmt: skip
     outcome = StepOutcome.LANDED if trial.lands else StepOutcome.ACCEPTED
     if not trial.lands and turns_back(solver, path.events, new, tangent.seen):
-        if not is_bifurcation(path.events):
-            return shortened(StepOutcome.SHORTENED_REVERSED)
+        if not is_crossing(path.points[-1], new.point):
+            return shortened(StepOutcome.SHORTENED_REVERSED, SHORTER)
         outcome = StepOutcome.CROSSED
     event = Event(outcome, trial.step, lam, correction.steps)
     # A length that has just failed would fail again: no growth right after.

@@ -28,8 +28,11 @@ UNSURE = 1e-3
 """An eigenvalue of ``g2(λ)·∇E − I`` nearer to 0 than this has no sign to be trusted."""
 NEAR = 0.2
 """Those up to so far below 0 are looked at closely, in case of doubt."""
-PATIENCE = 8
-"""Steps that turn back are halved so often; if the next still does, it passes a bifurcation."""
+CLOSE = 1e-4
+"""Steps that turn back are tried again shorter; one as short as this share of ‖z‖ passes a
+bifurcation, or two branches that come as near to each other as that."""
+SHORTER = 0.25
+"""How much shorter."""
 
 
 def sign_of(shifted: np.ndarray, slope: float, unsure: float = 0.0) -> int:
@@ -75,8 +78,6 @@ def turns_back(solver: Solver, events: tuple[Event, ...], new: NewPoint, seen: S
     return sign_of(weight * exact.values - 1, slope, UNSURE) == -expected
 
 
-def is_bifurcation(events: tuple[Event, ...]) -> bool:
-    """Whether so many steps in a row have turned back that shorter ones will too."""
-    recent = events[-PATIENCE:]
-    turned = sum(event.outcome is StepOutcome.SHORTENED_REVERSED for event in recent)
-    return turned == PATIENCE
+def is_crossing(before: np.ndarray, after: np.ndarray) -> bool:
+    """Whether a step that turns back is short enough to have passed a bifurcation."""
+    return bool(np.linalg.norm(after - before) <= CLOSE * np.linalg.norm(before))
