@@ -18,10 +18,11 @@ So it is enough that forward messages are all there (`_is_certified`).
 from __future__ import annotations
 
 import ctypes
+import threading
 import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, cast
 
 import numpy as np
@@ -143,7 +144,7 @@ class WordKernels:
             _Core(groups, num_labels, corpus.num_words)
             for groups in make_groups(corpus, num_labels)
         ]
-        self._threads = ThreadPoolExecutor(max(len(self.cores) - 1, 1))
+        self._others = [_Other() for _ in self.cores[1:]]
         self._spare: dict[np.dtype, list[list[_Messages]]] = {dtype: [] for dtype in _NAMES}
 
     def linearise(
@@ -186,17 +187,47 @@ class WordKernels:
         emission = _add_up([counts[:-1, :labels] for counts, _ in sums])
         initial = _add_up([firsts for _, firsts in sums])
         transition: Any = _add_up([core.pairs for core in self.cores]) if with_transitions else None
-        product = _Product(self, tilde, theta.transition.astype(dtype), kept, dtype)
+        product = NativeProduct(self, tilde, theta.transition.astype(dtype), kept, dtype)
         weakref.finalize(product, spare.append, kept).atexit = False
         return Multinomials(*cast(Any, (initial, transition, emission))), product
 
     def on_cores(self, calls: list[Callable[[], Any]]) -> list:
         """All calls at once, on threads that stay; the first on this one."""
-        begun = [self._threads.submit(call) for call in calls[1:]]
-        return [calls[0](), *(one.result() for one in begun)]
+        for other, call in zip(self._others, calls[1:]):
+            other.begin(call)
+        return [calls[0](), *(other.end() for other in self._others)]
 
 
-class _Product:
+class _Other:
+    """A thread that runs what it is handed. As quick as threads of Python are: a pool's futures
+    take a part of a product."""
+
+    def __init__(self):
+        self._calls, self._answers = SimpleQueue(), SimpleQueue()
+        threading.Thread(target=_work, args=(self._calls, self._answers), daemon=True).start()
+        weakref.finalize(self, self._calls.put, None)
+
+    def begin(self, call: Callable[[], Any]) -> None:
+        """Hand over."""
+        self._calls.put(call)
+
+    def end(self) -> Any:
+        """What the call returned, or its exception."""
+        found, error = self._answers.get()
+        if error is not None:
+            raise error
+        return found
+
+
+def _work(calls: SimpleQueue, answers: SimpleQueue) -> None:
+    while (call := calls.get()) is not None:
+        try:
+            answers.put((call(), None))
+        except BaseException as error:  # noqa: BLE001 - for the thread that waits
+            answers.put((None, error))
+
+
+class NativeProduct:
     """The product with the Jacobian at a point: see `WordKernels.linearise`."""
 
     def __init__(
@@ -229,7 +260,7 @@ class _Product:
         if "initial" in moves:
             self._first[:] = self._slopes("initial", moves["initial"])
             first = self._first.ctypes.data
-        self._kernels.on_cores([partial(call, first) for call in self._calls])
+        self._run(first)
         sums = [core.sums[self._dtype] for core in self._kernels.cores]
         found = {}
         if "emission" in moves:
@@ -239,18 +270,59 @@ class _Product:
         return found
 
 
+    def _run(self, first: int | None = None) -> None:
+        self._kernels.on_cores([partial(call, first) for call in self._calls])
+
+    def on_flat(self, scale: np.ndarray, number: int) -> Callable[[np.ndarray], np.ndarray]:
+        """The product of emissions alone, on vectors Θ̃/σ [v·s], divided by `number`.
+
+        Of and in the products' dtype, without any other operation of NumPy: those on so short
+        vectors would take as long as a part of the product.
+        """
+        kernels, dtype = self._kernels, self._dtype
+        _, over, over_sum = self._slopes.over["emission"]
+        tables = [
+            np.ascontiguousarray(np.broadcast_to(table, scale.shape), dtype)
+            for table in (
+                scale * over.ravel(),
+                scale * np.broadcast_to(over_sum, over.shape).ravel(),
+                1 / (scale * number),
+            )
+        ]
+        name = _NAMES[dtype]
+        place = ctypes.byref(kernels.cores[0].places)
+        sums = [core.sums[dtype][0] for core in kernels.cores]
+        addresses = (ctypes.c_void_p * len(sums))(*map(_at, sums))
+        means = np.zeros(len(self._first))
+        over_at, share_at, weight_at = map(_at, tables)
+        slopes_at, means_at = _at(self._by_word), _at(means)
+        make = getattr(kernels.library, f"hmm_slopes_{name}")
+        collect = getattr(kernels.library, f"hmm_collect_{name}")
+
+        def product(vector: np.ndarray) -> np.ndarray:
+            vector = np.ascontiguousarray(vector, dtype)
+            make(place, vector.ctypes.data, over_at, share_at, slopes_at, means_at)
+            self._run()
+            found = np.empty_like(vector)
+            collect(place, len(sums), addresses, weight_at, found.ctypes.data)
+            return found
+
+        product.keeps = (self, tables, means)  # pyright: ignore - what the addresses are of
+        return product
+
+
 class _LogSlopes:
     """As `_em_products.log_slopes`, with what it divides by inverted once a point."""
 
     def __init__(self, tilde: Multinomials):
-        self._over = {
+        self.over = {
             name: (axis, 1 / family, 1 / family.sum(axis, keepdims=True))
             for name, axis, family in zip(Multinomials._fields, EVENT_AXES, tilde)
             if name != "transition" and (family > 0).all()
         }
 
     def __call__(self, name: str, move: np.ndarray) -> np.ndarray:
-        axis, over, over_sum = self._over[name]
+        axis, over, over_sum = self.over[name]
         return move * over - move.sum(axis, keepdims=True) * over_sum
 
 
@@ -282,6 +354,11 @@ def _load() -> ctypes.CDLL:
         linearise.restype, linearise.argtypes = ctypes.c_double, (ctypes.c_void_p,) * 2
         product = getattr(library, f"hmm_product_{name}")
         product.restype, product.argtypes = None, (ctypes.c_void_p,) * 7
+        slopes = getattr(library, f"hmm_slopes_{name}")
+        slopes.restype, slopes.argtypes = None, (ctypes.c_void_p,) * 6
+        collect = getattr(library, f"hmm_collect_{name}")
+        pointers = (ctypes.c_void_p,) * 3
+        collect.restype, collect.argtypes = None, (ctypes.c_void_p, ctypes.c_int64, *pointers)
     return library
 
 

@@ -23,7 +23,7 @@ from jaxseq.learn._counts import (
 from jaxseq.learn._em_corpus import WordCorpus, WordShard
 from jaxseq.learn._em_jacobian import linearise_counts
 from jaxseq.learn._em_lattice import shard_tally
-from jaxseq.learn._em_native import find_kernels
+from jaxseq.learn._em_native import NativeProduct, find_kernels
 from jaxseq.learn._em_operator import EMOperator, Smoothing
 from jaxseq.learn.homotopy import Problem, freeze, linear_weights
 from jaxseq.models._hmm import EVENT_AXES, Multinomials
@@ -188,14 +188,8 @@ class Linearisation:
                 counts, product = found
                 self.native += 1
                 mean = {name: (getattr(counts, name) / number).astype(dtype) for name in self._free}
-                return self._drop(mean), partial(self._product_by_kernels, product)
+                return self._drop(mean), _KernelProduct(self, product)
         return None
-
-    def _product_by_kernels(self, product: Callable, tangent: Multinomials) -> Multinomials:
-        self.products += 1
-        found = product({name: np.asarray(getattr(tangent, name)) for name in self._free})
-        number = self._unlabelled.num_sequences
-        return self._drop({name: change / number for name, change in found.items()})
 
     def _by_programs(self, here: Multinomials) -> tuple[Multinomials, Callable]:
         point = jax.tree.map(jnp.asarray, here)
@@ -234,3 +228,30 @@ class Linearisation:
         found = counts if isinstance(counts, dict) else counts._asdict()
         kept = (found[name] if name in self._free else None for name in FAMILIES)
         return Multinomials(*cast(Any, kept))
+
+
+class _KernelProduct:
+    """The product of the kernels, on pytrees, and on vectors where emissions alone are free."""
+
+    def __init__(self, owner: Linearisation, product: NativeProduct):
+        self._owner, self._product = owner, product
+
+    def __call__(self, tangent: Multinomials) -> Multinomials:
+        owner = self._owner
+        owner.products += 1
+        found = self._product({name: np.asarray(getattr(tangent, name)) for name in owner._free})
+        number = owner._unlabelled.num_sequences
+        return owner._drop({name: change / number for name, change in found.items()})
+
+    def on_flat(self, scale: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
+        """As `jaxseq.learn.homotopy.Problem.linearise` says."""
+        owner = self._owner
+        if owner._free != ("emission",):
+            return None
+        product = self._product.on_flat(scale, owner._unlabelled.num_sequences)
+
+        def counted(vector: np.ndarray) -> np.ndarray:
+            owner.products += 1
+            return product(vector)
+
+        return counted

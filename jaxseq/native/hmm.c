@@ -44,6 +44,7 @@ typedef struct {
 #define KIND single
 #include "hmm_vectors.h"
 #include "hmm_products.h"
+#include "hmm_flat.h"
 #undef REAL
 #undef KIND
 
@@ -51,4 +52,5 @@ typedef struct {
 #define KIND wide
 #include "hmm_vectors.h"
 #include "hmm_products.h"
+#include "hmm_flat.h"
 #include "hmm_counts.h"

@@ -40,11 +40,16 @@ def linearise_flat(problem: Problem, theta: np.ndarray) -> Linearised:
     assert problem.linearise is not None
     flat = flat_of(problem)
     expected, product = problem.linearise(flat.as_tree(theta))
+    expected = flat.as_vector(expected) / flat.scale
+    on_flat = getattr(product, "on_flat", None)
+    quick = on_flat(flat.scale) if on_flat is not None else None
+    if quick is not None:
+        return Linearised(expected, quick)
 
     def times(vector: np.ndarray) -> np.ndarray:
         return flat.as_vector(product(flat.as_tree(vector))) / flat.scale
 
-    return Linearised(flat.as_vector(expected) / flat.scale, times)
+    return Linearised(expected, times)
 
 
 class Border(NamedTuple):
@@ -61,35 +66,21 @@ def deflation(border: Border, leading: Leading, dtype: Any) -> Product:
     It differs from I by a matrix ``U·Vᵀ`` of small rank: ``(I + UVᵀ)⁻¹ = I − U(I + VᵀU)⁻¹Vᵀ``,
     with U = (−g2·μ·r, column, e) and V = (ℓ, e, row − e), e the unit vector of λ.
     """
-    values, right, left = leading
-    count = len(values)
-    row, column = border.row.astype(dtype), border.column.astype(dtype)
-    scaled = (-border.second_weight * values[:, None] * right).astype(dtype)
-    small = np.zeros((count + 2, count + 2))
-    small[:count, :count] = left @ scaled.T
-    small[:count, count] = left @ column
-    small[count, count + 1] = 1
-    small[count + 1, :count] = scaled @ row[:-1]
-    small[count + 1, count] = row[:-1] @ column
-    small[count + 1, count + 1] = row[-1] - 1
+    count, long = len(leading.values), border.row.size
+    tall, wide = np.zeros((count + 2, long), dtype), np.zeros((count + 2, long), dtype)
+    tall[:count, :-1] = -border.second_weight * leading.values[:, None] * leading.right
+    tall[count, :-1] = border.column
+    tall[count + 1, -1] = 1
+    wide[:count, :-1] = leading.left
+    wide[count, -1] = 1
+    wide[count + 1] = border.row
+    wide[count + 1, -1] -= 1
+    small = np.eye(count + 2) + wide @ tall.T
     try:
-        inverse = np.linalg.inv(np.eye(count + 2) + small).astype(dtype)
+        tall = np.linalg.inv(small).T.astype(dtype) @ tall
     except np.linalg.LinAlgError:
         return lambda vector: vector
-    left = left.astype(dtype)
-
-    def apply(vector: np.ndarray) -> np.ndarray:
-        shares = np.empty(count + 2, dtype)
-        shares[:count] = left @ vector[:-1]
-        shares[count] = vector[-1]
-        shares[count + 1] = row @ vector - vector[-1]
-        change = inverse @ shares
-        found = vector.copy()
-        found[:-1] -= change[:count] @ scaled + change[count] * column
-        found[-1] -= change[count + 1]
-        return found
-
-    return apply
+    return lambda vector: vector - (wide @ vector) @ tall
 
 
 class HostSolved(NamedTuple):
@@ -180,11 +171,16 @@ class _System:
     def product(self, vector: np.ndarray) -> np.ndarray:
         """With the matrix."""
         theta = vector[:-1]
-        image = self._product(theta).astype(self.dtype)
-        self._inputs.append(theta.astype(SINGLE))
-        self._images.append(image.astype(SINGLE))
-        above = theta - self._weight * image + self._column * vector[-1]
-        return np.append(above, self._row @ vector)
+        image = self._product(theta).astype(self.dtype, copy=False)
+        self._inputs.append(theta.astype(SINGLE, copy=False))
+        self._images.append(image.astype(SINGLE, copy=False))
+        found = np.empty_like(vector)
+        above = found[:-1]
+        np.multiply(image, -self._weight, out=above)
+        above += theta
+        above += self._column * vector[-1]
+        found[-1] = self._row @ vector
+        return found
 
     def seen(self) -> Seen:
         """All vectors and images so far."""

@@ -56,7 +56,8 @@ class Problem(eqx.Module):
             metric there), and ∇E is nearly symmetric, which Krylov methods like. None for 1.
         linearise: of Θ̃, gives E(Θ̃) and the product with ∇E(Θ̃), both on pytrees. It is called
             outside of compiled programs, and so may use several cores; None for
-            ``jax.linearize`` of `expect` in one compiled program.
+            ``jax.linearize`` of `expect` in one compiled program. The product may have a method
+            ``on_flat(σ)`` that gives the same product on flat vectors of Θ̃/σ, or None.
 
     Example:
         >>> import jax.numpy as jnp
