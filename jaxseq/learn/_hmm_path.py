@@ -41,14 +41,14 @@ HMM_SETTINGS = Settings(
     step=0.05,
     predictor=Predictor.HERMITE,
     max_step=2.0,
-    max_steps=5000,
-    linear_tolerance=1e-2,
+    max_steps=20000,
+    linear_tolerance=3e-2,
     tangent_tolerance=1e-4,
     krylov_size=100,
     krylov_restarts=2,
     eigenvalues=2,
     lanczos_accuracy=1e-2,
-    deflated=8,
+    deflated=16,
     stretch=0.03,
 )
 """For HMMs, in float32 and float64. Lengths are those of `homotopy_problem`'s scaled unknowns, in

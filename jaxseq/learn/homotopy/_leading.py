@@ -21,6 +21,8 @@ SINGLE = np.float32
 """Of these vectors: they direct the search and are no part of the answer."""
 DEPENDENT = 1e-5
 """A direction with less than this share of the largest in a Gram matrix is rounding."""
+AGAIN = 4
+"""One in so many is looked at anew at every point: what solvers have seen there holds the rest."""
 LEAST = 0.05
 """Eigenvalues below this are not worth keeping."""
 
@@ -164,14 +166,14 @@ def find_leading(
         theta: the point, flat.
         product: with ∇E there.
         seen: of ∇E there.
-        before: those of a point nearby, half of which are looked at anew.
+        before: those of a point nearby, the first of which are looked at anew.
         count: how many eigenvalues are wanted to the accuracy.
         kept: how many eigenvectors to return; those after the first `count` are rough.
         accuracy: relative residual of the first `count`; eigenvalues err by about its square.
         most: products at most, beside the first look.
     """
     symmetric = _Symmetriser(problem, theta)
-    again = max(count, kept // 2)
+    again = max(count, kept // AGAIN)
     first = symmetric.right_of(before.left[:again])
     if not first.any():  # none before, or only those of the eigenvalue 0
         first = _random_vector(problem.size)
