@@ -103,7 +103,6 @@ def _place(corpus: WordCorpus, members: list[np.ndarray], num_labels: int) -> Gr
 
 def _possible(corpus: WordCorpus) -> np.ndarray | None:
     """Which labels a token may have [N, s], or None when any."""
-    known = corpus.num_labels is not None and bool((corpus.labels >= 0).any())
-    if corpus.allowed is not None or not known:
+    if corpus.allowed is not None or corpus.num_labels is None or not (corpus.labels >= 0).any():
         return corpus.allowed
     return corpus.labels[:, None] == np.arange(corpus.num_labels)

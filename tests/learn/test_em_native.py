@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxseq.learn import _hmm_problem as problems
 from jaxseq.learn import (
     hmm_path,
     homotopy_problem,
@@ -19,7 +20,6 @@ from jaxseq.learn import (
     published_jacobian,
     word_corpus,
 )
-from jaxseq.learn import _hmm_problem as problems
 from jaxseq.learn._em_native import WordKernels, find_kernels
 from jaxseq.learn.homotopy import Outcome
 from jaxseq.learn.homotopy._host import linearise_flat

@@ -34,8 +34,8 @@ def on_the_host(expect, constant) -> Problem:
 
 
 def fork(apart: float) -> Problem:
-    """x = λ (tanh 2x + apart): for λ > 1/2, the branch that x = 0 leads to goes up, and near 0 there
-    is another, which it does not lead to unless `apart` is 0."""
+    """x = λ (tanh 2x + apart): for λ > 1/2, the branch that x = 0 leads to goes up, and near 0
+    there is another, which it does not lead to unless `apart` is 0."""
 
     def expect(theta):
         x, y = theta
