@@ -20,6 +20,7 @@ from jaxseq.learn import (
     published_jacobian,
     word_corpus,
 )
+from jaxseq.learn._em_kernels import Other
 from jaxseq.learn._em_native import WordKernels, find_kernels
 from jaxseq.learn.homotopy import Outcome
 from jaxseq.learn.homotopy._host import linearise_flat
@@ -202,6 +203,38 @@ def test_a_product_holds_while_others_are_made():
     for _ in range(3):
         kernels.linearise(weights, np.float64)
     assert len(kernels._spare[np.dtype(np.float64)]) == made == 2
+
+
+@needs_kernels
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("cores", [1, 2])
+def test_products_of_flat_vectors_are_the_same(dtype, cores):
+    rng = np.random.default_rng(5)
+    sequences = [rng.integers(7, size=n) for n in rng.integers(1, 9, size=40)]
+    corpus, weights = word_corpus(sequences, 7, cores=cores), draw_weights(5, words=7, labels=5)
+    _, product = linearise(weights, corpus, dtype)
+    scale, vector = rng.uniform(0.5, 2, 35), rng.normal(size=35).astype(dtype)
+    found = product.on_flat(scale, 40)(vector)
+    assert found.dtype == dtype
+    expected = product({"emission": (scale * vector).reshape(7, 5)})["emission"].ravel()
+    accuracy = 1e-12 if dtype is np.float64 else 1e-5
+    wanted = expected / scale / 40
+    np.testing.assert_allclose(found, wanted, atol=accuracy * float(abs(wanted).max()))
+
+
+def test_threads_hand_on_errors_and_what_was_called_last():
+    other, calls = Other(), []
+    other.begin(lambda: calls.append(1))  # nobody waits for it
+    other.begin(lambda: 7)
+    assert other.end() == 7
+    assert calls == [1]
+
+    def fail():
+        raise ValueError("expected nothing, got an error")
+
+    other.begin(fail)
+    with pytest.raises(ValueError, match="got an error"):
+        other.end()
 
 
 # ----------------------------------------------------------------------- on the way of a path
