@@ -63,10 +63,10 @@ class WordKernels:
     Example:
         >>> from jaxseq.learn import word_corpus
         >>> point = Multinomials(np.ones(2), np.ones((2, 2)), np.array([[3.0, 1.0], [1.0, 3.0]]))
-        >>> kernels = WordKernels(word_corpus([[0, 1], [1]], 2), 2)  # doctest: +SKIP
-        >>> counts, product = kernels.linearise(point, np.float64)  # doctest: +SKIP
-        >>> counts.emission.tolist()  # doctest: +SKIP
-        [[0.75, 0.25], [0.5, 1.5]]
+        >>> kernels = find_kernels(word_corpus([[0, 1], [1]], 2), 2)  # None without a compiler
+        >>> found = kernels and kernels.linearise(point, np.float64)
+        >>> found is None or found[0].emission.round(6).tolist() == [[0.75, 0.25], [0.5, 1.5]]
+        True
     """
 
     def __init__(self, corpus: WordCorpus, num_labels: int):
