@@ -35,8 +35,7 @@ void OWN(hmm_product)(const places *at, const OWN(point) *here, const REAL *slop
             }
             if (t) {
                 const vec *before = alpha + (t - 1) * step, *over = over_mass + t * step;
-                for (int64_t i = 0; i < labels; i++) x[i] = before[i * APART] * l[i - labels];
-                OWN(multiply)(labels, here->transition, x, y);
+                OWN(multiply_both)(labels, here->transition, before, APART, l - labels, y);
                 for (int64_t j = 0; j < labels; j++) l[j] = f[j] + over[j * APART] * y[j];
             } else
                 memcpy(l, f, sizeof(vec) * (size_t)labels);
@@ -45,25 +44,22 @@ void OWN(hmm_product)(const places *at, const OWN(point) *here, const REAL *slop
         vec mean = {0};
         for (int64_t j = 0; j < labels; j++)
             mean += last[j * APART] * left[(slots - 1) * labels + j];
-        for (int64_t j = 0; j < labels; j++) y[j] = -mean * last[j * APART];
         for (int64_t t = slots - 1; t >= 0; t--) {
             const vec *f = own + t * labels, *share = gamma + t * step;
             const vec *over = over_mass + t * step;
             vec *change = left + t * labels;
+            const vec *a = alpha + t * step;
             for (int64_t j = 0; j < labels; j++) {
-                x[j] = over[j * APART] * (share[j * APART] * f[j] + y[j]);
-                change[j] = share[j * APART] * change[j] + y[j];
+                vec h = t + 1 < slots ? a[j * APART] * y[j] : -mean * share[j * APART];
+                x[j] = over[j * APART] * (share[j * APART] * f[j] + h);
+                change[j] = share[j * APART] * change[j] + h;
             }
             OWN(add_up)(counts, columns, words + t * WIDTH, labels, change);
             if (initial && begins[t]) {
                 vec begin = OWN(lanes)(begins[t] >> lane);
                 for (int64_t j = 0; j < labels; j++) firsts[j] += OWN(sum)(begin * change[j]);
             }
-            if (t) {
-                const vec *before = alpha + (t - 1) * step;
-                OWN(multiply)(labels, here->transposed, x, y);
-                for (int64_t i = 0; i < labels; i++) y[i] *= before[i * APART];
-            }
+            if (t) OWN(multiply)(labels, here->transposed, x, y);
         }
     }
 }

@@ -61,13 +61,15 @@ INLINE void OWN(add_up)(REAL *table, int64_t columns, const int32_t *words, int6
     }
 }
 
-INLINE void OWN(tile)(const int width, int64_t labels, const REAL *matrix, const vec *x, vec *y) {
+// Factors are a[i·apart]·b[i], or b[i] alone if a is NULL.
+INLINE void OWN(tile)(const int width, int64_t labels, const REAL *matrix, const vec *a,
+                      int64_t apart, const vec *b, vec *y) {
     vec sums[TILE];
 #pragma GCC unroll 16
-    for (int j = 0; j < width; j++) sums[j] = matrix[j] * x[0];
-    for (int64_t i = 1; i < labels; i++) {
+    for (int j = 0; j < width; j++) sums[j] = (vec){0};
+    for (int64_t i = 0; i < labels; i++) {
         const REAL *row = matrix + i * labels;
-        vec factor = x[i];
+        vec factor = a ? a[i * apart] * b[i] : b[i];
 #pragma GCC unroll 16
         for (int j = 0; j < width; j++) sums[j] += row[j] * factor;
     }
@@ -75,13 +77,14 @@ INLINE void OWN(tile)(const int width, int64_t labels, const REAL *matrix, const
     for (int j = 0; j < width; j++) y[j] = sums[j];
 }
 
-// y[j] = Σ_i matrix[i][j] x[i], as many sums at a time as registers hold.
-static void OWN(multiply)(int64_t labels, const REAL *matrix, const vec *x, vec *y) {
+// y[j] = Σ_i matrix[i][j] a[i·apart] b[i], as many sums at a time as registers hold.
+INLINE void OWN(tiles)(int64_t labels, const REAL *matrix, const vec *a, int64_t apart,
+                       const vec *b, vec *y) {
     for (int64_t from = 0; from < labels; from += TILE) {
         int64_t number = labels - from < TILE ? labels - from : TILE;
 #define CASE(n)                                                                                    \
     case n:                                                                                        \
-        OWN(tile)(n, labels, matrix + from, x, y + from);                                          \
+        OWN(tile)(n, labels, matrix + from, a, apart, b, y + from);                                \
         break;
         switch (number) {
             CASE(1) CASE(2) CASE(3) CASE(4)
@@ -92,6 +95,15 @@ static void OWN(multiply)(int64_t labels, const REAL *matrix, const vec *x, vec 
         }
 #undef CASE
     }
+}
+
+static void OWN(multiply)(int64_t labels, const REAL *matrix, const vec *x, vec *y) {
+    OWN(tiles)(labels, matrix, NULL, 0, x, y);
+}
+
+static void OWN(multiply_both)(int64_t labels, const REAL *matrix, const vec *a, int64_t apart,
+                               const vec *b, vec *y) {
+    OWN(tiles)(labels, matrix, a, apart, b, y);
 }
 
 // 1 in lanes whose bit is set, else 0.
