@@ -61,7 +61,9 @@ def follow_path(
     step h further; Newton's method on ``R(z) = 0, η·(z − z_predicted) = 0`` brings that point
     back to the curve, to ‖EM_λ(Θ̃) − Θ̃‖ ≤ 1e-8 ‖Θ̃‖ (1e-5 in float32). The step length follows from
     how hard that was. The last step ends on λ = 1 exactly. Parameters of multinomials stay
-    positive. At a bifurcation the path goes straight on (η·η_old ≥ 0): a step leaps over it.
+    positive. At a bifurcation the path goes straight on (η·η_old ≥ 0): a step leaps over it. A step
+    to the other side of a hairpin, from which the path would lead back, is found out where
+    eigenvectors are kept (`Settings.deflated`; `_orientation`).
 
     With `published_settings` it is the algorithm as published: steps η·δ, uncorrected, up to the
     first point with λ ≥ 1.
