@@ -60,7 +60,7 @@ def test_public_name_has_a_docstring_with_an_example(name):
 
 # Apart, so that they are shared among processes: most of the time goes to compiling.
 ROOMS = {
-    "sequences": ["", "chain", "batch", "models", "scale", "verify"],
+    "sequences": ["", "chain", "batch", "native", "models", "scale", "verify"],
     "text": ["text", "metrics", "cli"],
     "learning": ["learn"],
     "taggers": ["tagger"],

@@ -17,7 +17,8 @@ NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
 # What each package may import of jaxseq; None means everything.
 MAY_IMPORT = {
     "chain": {"chain"},
-    "batch": {"chain", "batch"},
+    "native": {"native"},
+    "batch": {"chain", "batch", "native"},
     "text": {"text"},
     "metrics": {"metrics"},
     "models": {"chain", "models"},

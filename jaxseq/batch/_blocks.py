@@ -8,7 +8,7 @@ own block to the log-space functions, and no other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,16 +21,32 @@ from jaxseq.batch._scaled_covariance import BlockCovariance
 from jaxseq.batch._scaled_entropy import BlockEntropy
 from jaxseq.batch._viterbi import best_labels
 from jaxseq.chain._engines import (
+    METHODS,
     Method,
+    check_method,
     log_forward,
     log_forward_backward,
     scaled_forward_backward,
 )
 from jaxseq.chain._entropy import gradient_from_marginals, label_entropies, step_entropies
 from jaxseq.chain._propagate import covariance_from_marginals
+from jaxseq.native import call_native, has_native, why_not
+
+BatchMethod = Literal["auto", "native", "scaled", "log"]
+"""Of functions on batches: the engines of single chains, and scaled space in C++ on a CPU."""
 
 CACHE_ENTRIES = 2**18
 """Scores in a block on the CPU: 1 MiB in float32."""
+
+
+def check_batch_method(method: str, quantity: str, nodes: Float[Array, "r t s"]) -> None:
+    """Refuse a method that does not exist, or not here."""
+    check_method(method, (*METHODS, "native"))
+    if method == "native" and not has_native(quantity, nodes):
+        why = why_not(str(nodes.dtype)) or "for CPUs alone, and rows that fit its cache"
+        raise ValueError(
+            f"method: expected {', '.join(METHODS)}, got 'native', which is not: {why}"
+        )
 
 
 def rows_per_block(rows: int, slots: int, labels: int) -> int:
@@ -53,16 +69,18 @@ def cut_block(
 class Kernel(NamedTuple):
     """A quantity of a block: `fast` also says whether it is certified, `slow` is always right.
 
-    Both return a tuple of per-slot arrays [c, t, …] followed by one sum over the block.
+    Both return a tuple of per-slot arrays [c, t, …] followed by one sum over the block. `native`
+    names a twin of `fast` in C++, for all blocks at once, that CPUs run where it can be had.
     """
 
     fast: Callable[[Block], tuple[tuple[Array, ...], Bool[Array, ""]]]
     slow: Callable[[Block], tuple[Array, ...]]
+    native: str | None = None
 
 
 def run_blocks(
     kernel: Kernel,
-    method: Method,
+    method: BatchMethod,
     edges: Float[Array, "s s"],
     segments: Int[Array, "r t"],
     weights: Float[Array, "r t"],
@@ -110,6 +128,9 @@ def run_blocks(
     def second_pass(place, outputs):
         index = suspects[place]
         start, block = read(index)
+        # Where there is one block it is the same for all suspects, and XLA would take it out of
+        # the loop, log space with it, and do that even if there is no suspect.
+        block, _ = lax.optimization_barrier((block, place))
         *all_slots, totals = outputs
         current = (
             *(lax.dynamic_slice_in_dim(whole, start, size) for whole in all_slots),
@@ -121,13 +142,27 @@ def run_blocks(
         return write(outputs, index, start, chosen)
 
     *per_slot, total = jax.eval_shape(lambda: kernel.slow(read(jnp.int32(0))[1]))
-    outputs = (
-        *(jnp.zeros((rows, *part.shape[1:]), part.dtype) for part in per_slot),
-        jnp.zeros((blocks, *total.shape), total.dtype),
-    )
-    outputs, certified = lax.fori_loop(
-        0, blocks, first_pass, (outputs, jnp.ones(blocks, bool)), unroll=False
-    )
+
+    def by_xla():
+        outputs = (
+            *(jnp.zeros((rows, *part.shape[1:]), part.dtype) for part in per_slot),
+            jnp.zeros((blocks, *total.shape), total.dtype),
+        )
+        state = (outputs, jnp.ones(blocks, bool))
+        return lax.fori_loop(0, blocks, first_pass, state, unroll=False)
+
+    native, watched = kernel.native, method == "auto"
+
+    def by_native():
+        assert native is not None
+        found = call_native(native, edges, segments, weights, nodes, size, watched)
+        return (*found[: len(per_slot)], found[-2]), found[-1]
+
+    may = method in ("auto", "native")
+    if may and native is not None and has_native(native, nodes, watched):
+        outputs, certified = lax.platform_dependent(cpu=by_native, default=by_xla)
+    else:
+        outputs, certified = by_xla()
     if method == "auto":
         suspects = jnp.argsort(certified)  # those that are not, first
         outputs = lax.fori_loop(0, (~certified).sum(), second_pass, outputs)
@@ -203,7 +238,7 @@ def forward(edges: Array) -> Kernel:
         run = jax.vmap(log_forward, (0, None, 0, 0))
         return run(block.nodes, edges, block.linked[:, 1:], block.valid)[1], nothing
 
-    return Kernel(fast, slow)
+    return Kernel(fast, slow, "forward")
 
 
 def marginals(edges: Array) -> Kernel:
@@ -213,7 +248,7 @@ def marginals(edges: Array) -> Kernel:
         increments, nodes, pairs = _log_lattice(block, edges)
         return BlockMarginals(increments, nodes, _weigh_edges(block, pairs))
 
-    return Kernel(lambda block: _scaled.marginals(block, edges), slow)
+    return Kernel(lambda block: _scaled.marginals(block, edges), slow, "marginals")
 
 
 def entropy(edges: Array) -> Kernel:
@@ -226,7 +261,7 @@ def entropy(edges: Array) -> Kernel:
         shares = shares.at[:, :-1].add(jax.vmap(step_entropies)(pairs))
         return BlockEntropy(shares, by_node, _weigh_edges(block, by_pair))
 
-    return Kernel(lambda block: _scaled_entropy.entropy(block, edges), slow)
+    return Kernel(lambda block: _scaled_entropy.entropy(block, edges), slow, "entropy")
 
 
 def viterbi(edges: Array) -> Kernel:

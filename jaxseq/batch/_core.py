@@ -17,6 +17,7 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float, Int
 
 from jaxseq.batch import _blocks
+from jaxseq.batch._blocks import BatchMethod
 from jaxseq.chain._engines import Method
 from jaxseq.chain._entropy import gradient_from_marginals
 from jaxseq.chain._marginals import row_marginals
@@ -29,9 +30,21 @@ Segments = Int[Array, "r t"]
 
 def per_sequence(values: Float[Array, "r t"], segments: Segments, num: int) -> Float[Array, " num"]:
     """Sum of each sequence's slots."""
-    # Padding goes to one bin past the end, which is dropped.
-    bins = jnp.where(segments >= 0, segments, num)
-    return jnp.zeros(num + 1, values.dtype).at[bins].add(values)[:num]
+    valid = segments >= 0
+
+    def by_row():
+        return jnp.where(valid, values, 0).sum(1)
+
+    def by_bin():
+        # Padding goes to one bin past the end, which is dropped.
+        bins = jnp.where(valid, segments, num)
+        return jnp.zeros(num + 1, values.dtype).at[bins].add(values)[:num]
+
+    if num != len(segments):
+        return by_bin()
+    # One sequence a row, as in padded batches: then sums over rows are far quicker.
+    of_rows = (~valid | (segments == jnp.arange(num)[:, None])).all()
+    return lax.cond(of_rows, by_row, by_bin)
 
 
 def _ones(nodes: Nodes) -> Float[Array, "r t"]:
@@ -44,7 +57,7 @@ def _ones(nodes: Nodes) -> Float[Array, "r t"]:
 @partial(jax.custom_jvp, nondiff_argnums=(4, 5))
 def marginals(
     nodes: Nodes, edges: Edges, segments: Segments, weights: Float[Array, "r t"],
-    num: int, method: Method,
+    num: int, method: BatchMethod,
 ) -> tuple[Float[Array, " num"], Nodes, Edges]:  # fmt: skip
     """log Z of each sequence, node marginals, and the weighted sum of all edge marginals."""
     increments, by_node, by_edge = _blocks.run_blocks(
@@ -60,7 +73,9 @@ def _marginals_jvp(num, method, primals, tangents):
         for primal, tangent in zip((nodes, edges), tangents)
     ]
     log_z, by_node, by_edge = marginals(*primals, num, method)
-    log_z_change, node_change, edge_change = covariance(*primals, *moves, num, method)
+    log_z_change, node_change, edge_change = covariance(
+        *primals, *moves, num, "scaled" if method == "native" else method
+    )
     if not isinstance(tangents[3], SymbolicZero):  # edge marginals are linear in the weights
         edge_change += marginals(nodes, edges, segments, tangents[3], num, method)[2]
     # Zero marginals: a sequence with no legal path does not move.
@@ -72,7 +87,7 @@ marginals.defjvp(_marginals_jvp, symbolic_zeros=True)
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def log_partition(
-    nodes: Nodes, edges: Edges, segments: Segments, num: int, method: Method
+    nodes: Nodes, edges: Edges, segments: Segments, num: int, method: BatchMethod
 ) -> Float[Array, " num"]:
     """log Z of each sequence."""
     increments, _ = _blocks.run_blocks(
@@ -118,7 +133,7 @@ def _pull_back(segments, by_node, by_edge, cotangent, weighted_edges):
 @partial(jax.custom_jvp, nondiff_argnums=(4, 5))
 def entropy_gradient(
     nodes: Nodes, edges: Edges, segments: Segments, weights: Float[Array, "r t"],
-    num: int, method: Method,
+    num: int, method: BatchMethod,
 ) -> tuple[Float[Array, " num"], Nodes, Edges]:  # fmt: skip
     """Entropy of each sequence, ∂/∂nodes of its own, ∂/∂edges of the weighted sum."""
     shares, by_node, by_edge = _blocks.run_blocks(
@@ -148,7 +163,7 @@ def _(num, method, primals, tangents):
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def entropy(
-    nodes: Nodes, edges: Edges, segments: Segments, num: int, method: Method
+    nodes: Nodes, edges: Edges, segments: Segments, num: int, method: BatchMethod
 ) -> Float[Array, " num"]:
     """Entropy of each sequence."""
     return entropy_gradient(nodes, edges, segments, _ones(nodes), num, method)[0]

@@ -58,5 +58,7 @@ def map_on_cores(fn: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
 
     if len(items) < 2 or jax.default_backend() != "cpu":
         return jax.block_until_ready([fn(item) for item in items])
-    with ThreadPoolExecutor(len(items), thread_name_prefix="jaxseq") as pool:
-        return list(pool.map(finish, items))
+    # The first item is for this thread, which has nothing else to do.
+    with ThreadPoolExecutor(len(items) - 1, thread_name_prefix="jaxseq") as pool:
+        others = pool.map(finish, items[1:])
+        return [finish(items[0]), *others]

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from jaxseq.batch._cores import usable_cores
+from jaxseq.native import why_not
 
 NEEDED = ("jaxseq", "jax", "jaxlib", "numpy", "equinox", "optax", "safetensors", "scipy")
 OPTIONAL = (
@@ -149,10 +150,17 @@ def _used(devices: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "device": f"{devices[0]['platform']} ({devices[0]['kind']})",
         "engine": "auto: scaled space, log space for what underflows",
+        "batches": _kernels(on_cpu),
         "rows at a time": "blocks that fit the cache" if on_cpu else "all",
         "shards of a corpus": usable_cores(),
         "shards at a time": usable_cores() if on_cpu else 1,
     }
+
+
+def _kernels(on_cpu: bool) -> str:
+    """What runs the scaled space of batches."""
+    why = why_not() if on_cpu else "for CPUs alone"
+    return "kernels in C++" if why is None else f"by XLA; no kernels in C++: {why}"
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""Compiling the C sources of this folder, once a machine, and loading them.
+"""Compiling the C++ sources of this folder, once a machine, and loading them.
 
 XLA runs a recursion over positions as a row of small operations, each with a cost of its own; on a
-CPU that is half of the time of a lattice. The same recursion in C has none of it. Nothing depends
-on C: without a compiler, or with ``JAXSEQ_NATIVE=0``, XLA does everything, and a library that
+CPU that is half of the time of a lattice. The same recursion in C++ has none of it. Nothing depends
+on it: without a compiler, or with ``JAXSEQ_NATIVE=0``, XLA does everything, and a library that
 cannot be built, loaded or trusted is as good as none.
 
 Sources are compiled for the very processor they run on. So a library's name has a checksum of all
@@ -29,9 +29,9 @@ SWITCH = "JAXSEQ_NATIVE"
 """Variable that is set to 0 to do without."""
 FOLDER = "JAXSEQ_CACHE_DIR"
 """Variable for the folder of compiled libraries."""
-COMPILERS = ("cc", "gcc", "clang")
+COMPILERS = ("c++", "g++", "clang++")
 FLAGS = (
-    "-std=gnu11", "-O3", "-fPIC", "-shared",
+    "-std=gnu++17", "-O3", "-fPIC", "-shared",
     "-ffp-contract=fast",  # a·b + c in one instruction
     "-fno-math-errno", "-fno-trapping-math",
 )  # fmt: skip
@@ -48,8 +48,12 @@ class CannotBuild(Exception):
     """Why there is no library."""
 
 
-def load_library(name: str) -> ctypes.CDLL:
-    """The library of ``name.c`` in this folder, compiled if it is not yet.
+def load_library(name: str, *defined: str) -> ctypes.CDLL:
+    """The library of ``name.cc`` in this folder, compiled if it is not yet.
+
+    Args:
+        name: of the source, without its ending.
+        defined: what is defined in it, such as ``"REAL=float"``.
 
     Raises:
         CannotBuild: with the reason, in a line.
@@ -59,43 +63,44 @@ def load_library(name: str) -> ctypes.CDLL:
     if os.environ.get(SWITCH) == "0":
         raise CannotBuild(f"{SWITCH}=0")
     with _LOCK:
-        found = _load(name)
+        found = _load(name, defined)
     if isinstance(found, str):
         raise CannotBuild(found)
     return found
 
 
 @cache
-def _load(name: str) -> ctypes.CDLL | str:
+def _load(name: str, defined: tuple[str, ...]) -> ctypes.CDLL | str:
     try:
-        return _build(name)
+        return _build(name, (*FLAGS, *(f"-D{each}" for each in defined)))
     except CannotBuild as error:
         return str(error)
     except OSError as error:
-        return f"{name}.c: {error}"
+        return f"{name}.cc: {error}"
 
 
-def _build(name: str) -> ctypes.CDLL:
+def _build(name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
     compiler = _find_compiler()
     tuning, known = _identify(compiler)
     include = jax.ffi.include_dir()
     content = hashlib.sha256()
-    for part in (*sorted(_HERE.glob("*.h")), _HERE / f"{name}.c", _interface(include)):
+    for part in (*sorted(_HERE.glob("*.h")), _HERE / f"{name}.cc", _interface(include)):
         content.update(part.read_bytes())
-    content.update(repr((compiler, FLAGS, tuning, sys.platform)).encode() + known)
+    content.update(repr((compiler, flags, tuning, sys.platform)).encode() + known)
     file = f"{name}-{content.hexdigest()[:24]}.so"
+    reasons = []
     for folder in _folders():
         library = folder / file
         try:
             if not library.exists():
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _compile(compiler, (*FLAGS, *tuning, f"-I{include}"), name, library)
-            if not _is_ours(library):
-                continue
-            return ctypes.CDLL(str(library))
+                _compile(compiler, (*flags, *tuning, f"-I{include}"), name, library)
+            if _is_ours(library):
+                return ctypes.CDLL(str(library))
+            reasons.append(f"{library}: others may write it")
         except OSError as error:  # not to be written, or mounted such that nothing in it runs
-            reason = f"{folder}: {error.strerror or error}"
-    raise CannotBuild(reason if "reason" in locals() else "no folder for compiled libraries")
+            reasons.append(f"{folder}: {error.strerror or error}")
+    raise CannotBuild("; ".join(reasons))
 
 
 def _interface(include: str) -> Path:
@@ -128,17 +133,17 @@ def _is_ours(library: Path) -> bool:
 
 
 def _find_compiler() -> str:
-    for name in (os.environ.get("CC"), *COMPILERS):
+    for name in (os.environ.get("CXX"), *COMPILERS):
         if name and (path := shutil.which(name)):
             return path
-    raise CannotBuild(f"no C compiler ({', '.join(COMPILERS)}, or the variable CC)")
+    raise CannotBuild(f"no C++ compiler ({', '.join(COMPILERS)}, or the variable CXX)")
 
 
 @cache
 def _identify(compiler: str) -> tuple[tuple[str, ...], bytes]:
     """Flags that tune for this processor, and all that the compiler then has defined."""
     for tuning in TUNED:
-        asked = [compiler, *tuning, "-dM", "-E", "-x", "c", os.devnull]
+        asked = [compiler, *tuning, "-dM", "-E", "-x", "c++", os.devnull]
         done = subprocess.run(asked, capture_output=True, timeout=SECONDS)
         if done.returncode == 0:
             return tuning, done.stdout
@@ -149,12 +154,14 @@ def _compile(compiler: str, flags: tuple[str, ...], name: str, library: Path) ->
     number, temporary = tempfile.mkstemp(prefix=f".{name}-", suffix=".so", dir=library.parent)
     os.close(number)
     try:
-        command = [compiler, *flags, "-o", temporary, str(_HERE / f"{name}.c"), "-lm"]
+        command = [compiler, *flags, "-o", temporary, str(_HERE / f"{name}.cc"), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
         if done.returncode:
             said = (done.stderr.strip().splitlines() or ["no message"])[0]
             raise CannotBuild(f"{compiler}: {said}")
         os.chmod(temporary, 0o700)
+        with open(temporary, "rb+") as file:  # half a library would bring a process down
+            os.fsync(file.fileno())
         os.replace(temporary, library)
     except subprocess.TimeoutExpired:
         raise CannotBuild(f"{compiler} did not end in {SECONDS:.0f} s") from None

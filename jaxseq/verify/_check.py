@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jaxseq
+from jaxseq.native import why_not
 from jaxseq.verify._cases import EDGE_KINDS, EdgeKind
 from jaxseq.verify._precision import DTYPES, check_dtypes
 from jaxseq.verify._programs import run_library
@@ -14,7 +15,7 @@ from jaxseq.verify._quantities import QUANTITIES, Library, Quantity
 from jaxseq.verify._report import Report, Row
 from jaxseq.verify._truth import Truth, reference_columns
 
-METHODS = ("scaled", "log")
+METHODS = ("scaled", "log", "native")
 MOST_SCORES = 1000
 SHAPES = ((5, 3),)
 QUICK_QUANTITIES = (
@@ -34,7 +35,7 @@ def check(
     *,
     seed: int = 0,
     quantities: Iterable[str | Quantity] | None = None,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str] | None = None,
     edges: Sequence[EdgeKind] = EDGE_KINDS,
     library: Library = jaxseq,
 ) -> Report:
@@ -59,7 +60,8 @@ def check(
         dtypes: of "float32" and "float64". The process's own setting is left as it is.
         seed: of the random chains.
         quantities: names, or `Quantity` objects of your own; all of `QUANTITIES` by default.
-        methods: of "scaled" and "log".
+        methods: of "scaled", "log" and "native", which batch functions alone have; by default all
+            that can be had here.
         edges: of "shared" and "per position".
         library: what is checked, anything with jaxseq's public names.
 
@@ -81,6 +83,8 @@ def check(
     started = time.perf_counter()
     pairs = _checked_shapes(shapes)
     check_dtypes(tuple(dtypes))
+    if methods is None:
+        methods = METHODS if why_not() is None else METHODS[:-1]
     _check_options("methods", methods, METHODS)
     _check_options("edges", edges, EDGE_KINDS)
     chosen = choose_quantities(quantities)

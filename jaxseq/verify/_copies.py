@@ -14,6 +14,7 @@ import importlib.machinery
 import importlib.util
 import re
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +59,21 @@ def replace_in_function(module: str, function: str, before: str, after: str) -> 
     return changed
 
 
+def replace_in_cpp(file: str, function: str, before: str, after: str) -> str:
+    """As `replace_in_function`, for a function of a C++ source such as ``native/entropy.h``."""
+    source = (Path(_origin(ORIGINAL)).parent / file).read_text(encoding="utf-8")
+    found = re.search(rf"^\S.*\b{re.escape(function)}\(.*?^}}$", source, re.M | re.S)
+    if found is None:
+        raise ValueError(f"the table of mutants is out of date: {file} has no {function}")
+    if (count := found[0].count(before)) != 1:
+        raise ValueError(
+            f"the table of mutants is out of date: {file}, {function}: "
+            f"expected {before!r} exactly once, found it {count} times"
+        )
+    changed = found[0].replace(before, after)
+    return source[: found.start()] + changed + source[found.end() :]
+
+
 def _lines_of(source: str, module: str, function: str) -> tuple[int, int]:
     """First and one past the last line of a top-level function, decorators included."""
     for node in ast.parse(source).body:
@@ -74,12 +90,15 @@ def library_copy(changed: Mapping[str, str] | None = None) -> Iterator[ModuleTyp
     """A fresh copy of the library for the length of a `with` block.
 
     Args:
-        changed: source text by module name, in place of the module's own.
+        changed: source text by module name, or by the name of a C++ file such as
+            ``native/entropy.h``, in place of its own.
     """
     finder = _CopyFinder(dict(changed or {}))
     sys.meta_path.insert(0, finder)
     try:
-        yield importlib.import_module(COPY)
+        with tempfile.TemporaryDirectory() as folder:
+            finder.lay_cpp_sources(Path(folder))
+            yield importlib.import_module(COPY)
     finally:
         sys.meta_path.remove(finder)
         for name in [name for name in sys.modules if name.split(".")[0] == COPY]:
@@ -91,6 +110,19 @@ class _CopyFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def __init__(self, changed: dict[str, str]):
         self.changed = changed
+        self.cpp_folder: Path | None = None
+
+    def lay_cpp_sources(self, folder: Path) -> None:
+        """Copies of the C++ sources, where one is changed."""
+        wrong = {Path(name).name: text for name, text in self.changed.items() if "/" in name}
+        if not wrong:
+            return
+        self.cpp_folder = folder
+        for file in Path(_origin(f"{ORIGINAL}.native")).parent.iterdir():
+            if file.suffix not in (".h", ".cc"):
+                continue
+            text = wrong.get(file.name) or file.read_text(encoding="utf-8")
+            (folder / file.name).write_text(text, encoding="utf-8")
 
     def find_spec(self, fullname, path=None, target=None):
         if fullname.split(".")[0] != COPY:
@@ -104,10 +136,17 @@ class _CopyFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module):
         name = _original_name(module.__name__)
+        module.__file__ = _origin(name)
+        if self.cpp_folder and name == f"{ORIGINAL}.native._build":  # C++ sources lie beside it
+            module.__file__ = str(self.cpp_folder / "_build.py")
         source = self.changed.get(name) or read_source(name)
         # Only import statements: a docstring may speak of the library by its name.
         source = re.sub(rf"^(\s*(?:from|import)) {ORIGINAL}\b", rf"\1 {COPY}", source, flags=re.M)
         exec(compile(source, f"<copy of {name}>", "exec"), module.__dict__)
+        if self.cpp_folder and name == f"{ORIGINAL}.native._build":
+            folder = self.cpp_folder  # nor do wrong libraries belong among the right ones
+            flags = [flag.replace("-O3", "-O1") for flag in vars(module)["FLAGS"]]  # for once
+            vars(module).update(_folders=lambda: [folder], FLAGS=tuple(flags))
 
 
 def _original_name(copied: str) -> str:

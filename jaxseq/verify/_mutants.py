@@ -17,7 +17,7 @@ class Mutant:
     """One wrong library.
 
     Attributes:
-        module: below ``jaxseq``, such as ``chain._entropy``.
+        module: below ``jaxseq``, such as ``chain._entropy``, or a C++ file, ``native/entropy.h``.
         function: see `jaxseq.verify._copies.replace_in_function`.
         before, after: the snippet and what replaces it.
         kind: of mistake.
@@ -34,6 +34,11 @@ class Mutant:
     quantity: str
     by: Literal["hand", "grad"] = "hand"
     method: str = "log"
+
+    @property
+    def is_in_cpp(self) -> bool:
+        """Whether a C++ source is changed."""
+        return "/" in self.module
 
     def __str__(self) -> str:
         before, after = _around_change(self.before, self.after)
@@ -272,6 +277,39 @@ MUTANTS: tuple[Mutant, ...] = (
         (DROPPED, "products * matrix + counts * weighted", "products * matrix"),
         (DROPPED, "total = seen + ahead_of", "total = seen"),
         method="scaled",
+    ),
+    # The same in C++.
+    *_mutants(
+        "native/forward_backward.h", "run_back", "batch_marginals",
+        (DROPPED, "share = choose(linked, scale * group->weights[t], fill(0))", "share = scale"),
+        (AXES, "multiply(edges->back,", "multiply(edges->ahead,"),
+        (DROPPED, "factor[i] *= raw[i] * over_top", "factor[i] = raw[i] * over_top"),
+        (POSITION, "group->linked[t + 1]", "group->linked[t]"),
+        method="native",
+    ),
+    *_mutants(
+        "native/entropy.h", "entropy_ahead", "batch_entropy_gradient",
+        (AXES, "edges->surprise_ahead", "edges->surprise_back"),
+        (DROPPED, " + surprise[j];", ";"),
+        method="native",
+    ),
+    *_mutants(
+        "native/entropy.h", "entropy_ahead", "batch_entropy",
+        (DROPPED, "(seen[j] + log_total)", "seen[j]"),
+        method="native",
+    ),
+    *_mutants(
+        "native/entropy.h", "entropy_back", "batch_entropy_gradient",
+        (DROPPED, " + both * coming[i]", ""),
+        (SIGN, "log_top + surprise[i]", "log_top - surprise[i]"),
+        (SIGN, "share * (seen[i] - alpha[i] * mean)", "share * (seen[i] + alpha[i] * mean)"),
+        (POSITION, "surprise + s, raw", "surprise, raw"),
+        method="native",
+    ),
+    *_mutants(
+        "native/entropy.h", "entropy_back", "batch_entropy",
+        (DROPPED, "mean + log_of(total)", "mean"),
+        method="native",
     ),
     # Divergences.
     *_mutants(

@@ -11,9 +11,10 @@ import jax
 import numpy as np
 
 import jaxseq
+from jaxseq.native import why_not
 from jaxseq.verify._cases import EDGE_KINDS
 from jaxseq.verify._check import choose_quantities
-from jaxseq.verify._copies import library_copy, replace_in_function
+from jaxseq.verify._copies import library_copy, replace_in_cpp, replace_in_function
 from jaxseq.verify._mutants import MUTANTS, Mutant
 from jaxseq.verify._oracle import Matrix
 from jaxseq.verify._precision import wide
@@ -50,7 +51,8 @@ class Verdict:
         """Plain values."""
         mutant = self.mutant
         return {
-            "module": f"jaxseq.{mutant.module}", "function": mutant.function,
+            "module": mutant.module if mutant.is_in_cpp else f"jaxseq.{mutant.module}",
+            "function": mutant.function,
             "before": mutant.before, "after": mutant.after, "kind": mutant.kind,
             "quantity": mutant.quantity, "caught": self.caught, "error": self.error,
             "failed": [row.to_dict() for row in self.failed],
@@ -122,7 +124,8 @@ def mutate(mutants: Iterable[Mutant] = MUTANTS, *, seed: int = 0) -> MutationRep
     `jaxseq.verify.check` that the original passes fails on it.
 
     Args:
-        mutants: which; all of the table by default.
+        mutants: which; all of the table by default. Those in C++ are left out where there is no
+            compiler.
         seed: of the random chains.
 
     Raises:
@@ -134,21 +137,24 @@ def mutate(mutants: Iterable[Mutant] = MUTANTS, *, seed: int = 0) -> MutationRep
         True
     """
     started = time.perf_counter()
-    mutants = tuple(mutants)
+    mutants = tuple(m for m in mutants if m.method != "native" or why_not("float64") is None)
     sources = [_mutated_source(mutant) for mutant in mutants]  # all, before anything slow
     court = _Court(mutants, seed)
     with library_copy() as library:
         originals = court.examine_originals(library)
     verdicts = []
     for mutant, source in zip(mutants, sources):
-        with library_copy({f"jaxseq.{mutant.module}": source}) as library:
+        name = mutant.module if mutant.is_in_cpp else f"jaxseq.{mutant.module}"
+        with library_copy({name: source}) as library:
             verdicts.append(court.judge(mutant, library))
     return MutationReport(tuple(verdicts), tuple(originals), time.perf_counter() - started)
 
 
 def _mutated_source(mutant: Mutant) -> str:
-    name = f"jaxseq.{mutant.module}"
-    return replace_in_function(name, mutant.function, mutant.before, mutant.after)
+    where = (mutant.function, mutant.before, mutant.after)
+    if mutant.is_in_cpp:
+        return replace_in_cpp(mutant.module, *where)
+    return replace_in_function(f"jaxseq.{mutant.module}", *where)
 
 
 class _Court:

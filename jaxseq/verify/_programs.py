@@ -190,7 +190,9 @@ def _value_functions(
 
 
 def _bind(function: Any, library: Library, method: str) -> Function:
-    return lambda case: function(library, case, method)
+    # What batch functions are derivatives of is a function of one chain.
+    engine = "scaled" if method == "native" else method
+    return lambda case: function(library, case, engine)
 
 
 def _unique(functions) -> list[Function]:

@@ -333,10 +333,14 @@ def _batch_covariance(lib: Library, case: Case, method: str):
     )
 
 
+EVERY_ENGINE = ("scaled", "log", "native")
+
+
 def _batched(single: str, name: str, hand: LibraryFunction) -> Quantity:
     """A batch function that must give what `single`, checked above, gives."""
     twin = next(quantity for quantity in VALUES + DERIVATIVES if quantity.name == single)
-    return replace(twin, name=name, hand=hand, edges=("shared",))
+    methods = ("scaled", "log") if name == "batch_covariance_product" else EVERY_ENGINE
+    return replace(twin, name=name, hand=hand, edges=("shared",), methods=methods)
 
 
 BATCHES = (

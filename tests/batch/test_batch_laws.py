@@ -12,9 +12,25 @@ import numpy as np
 import pytest
 
 import jaxseq
+from jaxseq.native import why_not
 
 WIDTH = 12
 NUM = 40
+
+
+@pytest.fixture(scope="module", autouse=True, params=["native", "XLA"])
+def engine(request):
+    """All of it with lattices in C++, where they can be had, and by XLA alone."""
+    if request.param == "native":
+        if why_not() is not None:
+            pytest.skip(f"no native kernels: {why_not()}")
+        yield
+        return
+    jax.clear_caches()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jaxseq.batch._blocks.has_native", lambda *_: False)
+        yield
+    jax.clear_caches()
 
 
 @dataclass

@@ -99,7 +99,7 @@ def test_broken_value_is_reported(spoil):
         ({"shapes": [(0, 2)]}, r"shapes: expected pairs .* got \(0, 2\)"),
         ({"shapes": []}, "shapes: expected at least one"),
         ({"dtypes": ["float16"]}, "dtypes: expected float32 or float64, got 'float16'"),
-        ({"methods": ["fast"]}, "methods: expected some of scaled, log, got 'fast'"),
+        ({"methods": ["fast"]}, "methods: expected some of scaled, log, native, got 'fast'"),
         ({"quantities": ["entropie"]}, "quantities: expected some of log_partition"),
         ({"quantities": ["entropy", "entropy"]}, "quantities: expected different names"),
     ],
