@@ -118,29 +118,29 @@ def _products(report: Report, citations: Citations) -> None:
 
 
 def _kernels(report: Report, citations: Citations) -> None:
-    """The same by kernels in C, in the precisions that a path has them in, against programs."""
-    metric = "product on the path: XLA / C, both float32"
+    """The same by kernels in C++, in the precisions that a path has them in, against programs."""
+    metric = "product on the path: XLA / C++, both float32"
     point, corpus, free = citations.point, citations.unlabelled, ("emission",)
     kernels = find_kernels(corpus, citations.labels)
     found = None if kernels is None else kernels.linearise(point, np.float32)
     if kernels is None or found is None:
-        report.figure(metric, None, needs="a C compiler")
+        report.figure(metric, None, needs="a C++ compiler")
         return
     moves = {"emission": np.asarray(_direction(point).emission)}
     linearise = partial(linearise_counts, point, free=free, dtype=jnp.float32)
     products = [product for _, product in jaxseq.map_on_cores(linearise, corpus.shards)]
     runs: dict[str, Callable[[], Any]] = {
         "product, XLA": lambda: jaxseq.map_on_cores(lambda product: product(moves), products),
-        "product, C": lambda: found[1](moves),
+        "product, C++": lambda: found[1](moves),
         "linearise, XLA": lambda: jaxseq.map_on_cores(lambda s: linearise(s)[0], corpus.shards),
-        "linearise, C": lambda: kernels.linearise(point, np.float32, with_transitions=False),
+        "linearise, C++": lambda: kernels.linearise(point, np.float32, with_transitions=False),
         "E-step, XLA": lambda: expected_counts(point, corpus),
     }
     seconds = best_seconds(runs, rounds=ROUNDS)
     measured_on = {**citations.measured_on(), "seconds": seconds}
-    report.figure(metric, seconds["product, XLA"] / seconds["product, C"], **measured_on)
-    ratio = seconds["linearise, XLA"] / seconds["linearise, C"]
-    report.figure("linearising on the path: XLA / C", ratio, **measured_on)
+    report.figure(metric, seconds["product, XLA"] / seconds["product, C++"], **measured_on)
+    ratio = seconds["linearise, XLA"] / seconds["linearise, C++"]
+    report.figure("linearising on the path: XLA / C++", ratio, **measured_on)
 
 
 # ------------------------------------------------------------------------------ neighbours

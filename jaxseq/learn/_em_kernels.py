@@ -1,4 +1,4 @@
-"""The kernels of ``jaxseq/native/hmm.c``, called with NumPy's arrays, on threads that stay."""
+"""The kernels of ``jaxseq/native/hmm.cc``, called with NumPy's arrays, on threads that stay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxseq.native._build import load_library
 
 WIDE = np.dtype(np.float64)
 NAMES = {np.dtype(np.float32): "single", WIDE: "wide"}
-"""How kernels of each precision are called in C."""
+"""How kernels of each precision are called in C++."""
 _VECTOR = 64
 
 

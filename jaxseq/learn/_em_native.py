@@ -1,4 +1,4 @@
-r"""The E-step and products with its Jacobian by kernels in C, for a corpus on the cores of a CPU.
+r"""The E-step and products with its Jacobian by kernels in C++, for a corpus on the cores of a CPU.
 
 As in `_em_products`, for frozen transitions and positive free parameters: expected counts move by
 their covariance with :math:`S = \sum_t f(y_t, x_t)`, f the change of log Θ. Here the way back goes

@@ -163,7 +163,7 @@ def hmm_path(
         ValueError: as `homotopy_problem` and `homotopy.follow_path`.
 
     Cost: about 3 linearisations of the E-step and 35 products with the Jacobian a step. Where
-    transitions are frozen, both are done by kernels in C if there is a compiler: on one core, a
+    transitions are frozen, both are done by kernels in C++ if there is a compiler: on one core, a
     product (in float32) takes 14 ns and linearising (in float64) 34 ns a token of 13 labels. Steps
     are many where words change their labels, above all words that the labelled sequences lack: with
     300 labelled and 1,000 unlabelled citations λ turns some 550 times on its way.

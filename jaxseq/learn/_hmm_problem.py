@@ -166,7 +166,7 @@ class Linearisation:
         """What the points so far were linearised by."""
         if not self.native:
             return "XLA"
-        return "C" if self.native == self.points else f"C, XLA at {self.points - self.native}"
+        return "C++" if self.native == self.points else f"C++, XLA at {self.points - self.native}"
 
     def __call__(self, moving: Multinomials) -> tuple[Multinomials, Callable]:
         point = np.concatenate([np.asarray(getattr(moving, name)).ravel() for name in self._free])

@@ -1,4 +1,4 @@
-// The E-step in double precision, which keeps what products need, in either precision; for hmm.c.
+// The E-step in double precision, which keeps what products need, in either precision; for hmm.cc.
 
 // A vector of doubles among others of the same kind, or narrowed among floats; `at` counts numbers.
 INLINE void keep(void *array, const int narrow, int64_t at, vec values) {
@@ -22,7 +22,7 @@ INLINE vec choose(integers condition, vec yes, vec no) {
 }
 
 INLINE vec positive(vec values, vec of_them, double others) {
-    return choose(values > 0, of_them, OWN(all)(others));
+    return choose((integers)(values > 0), of_them, OWN(all)(others));
 }
 
 // Forward from slot to slot, then back; alphas and masses of the group in scratch.
@@ -57,7 +57,7 @@ INLINE void count_group(const places *at, const point_and_counts *here, const in
         for (int64_t j = 0; j < labels; j++) {
             alpha[j] *= total;
             vec candidate = positive(alpha[j], alpha[j], 1);
-            low = choose(candidate < low, candidate, low);
+            low = choose((integers)(candidate < low), candidate, low);
             const int64_t place = ((start + t) * labels + j) * WIDTH + lane;
             keep(here->alpha, narrow, place, alpha[j]);
             keep(here->over_mass, narrow, place, over[j]);
@@ -105,10 +105,10 @@ INLINE double count(const places *at, const point_and_counts *here, const int na
 
 // Expected counts; what products need, in floats or doubles; and the smallest positive entry of a
 // forward message. scratch: (2 + 2·slots of the longest group + labels)·labels vectors.
-double hmm_linearise_single(const places *at, const point_and_counts *here) {
+extern "C" double hmm_linearise_single(const places *at, const point_and_counts *here) {
     return count(at, here, 1);
 }
 
-double hmm_linearise_wide(const places *at, const point_and_counts *here) {
+extern "C" double hmm_linearise_wide(const places *at, const point_and_counts *here) {
     return count(at, here, 0);
 }

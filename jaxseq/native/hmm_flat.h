@@ -1,9 +1,9 @@
-// Tangents and changes of emissions as vectors [word][label], scaled, for hmm.c, which includes it
+// Tangents and changes of emissions as vectors [word][label], scaled, for hmm.cc, which includes it
 // once a REAL.
 
 // slopes[word][label] = x·over − Σ_word x·share: how log Θ = log(Θ̃ / ΣΘ̃) changes, with Θ̃ = σ·x,
 // over = σ / Θ̃ and share = σ / ΣΘ̃.
-void OWN(hmm_slopes)(const places *at, const REAL *x, const REAL *over, const REAL *share,
+extern "C" void OWN(hmm_slopes)(const places *at, const REAL *x, const REAL *over, const REAL *share,
                      REAL *slopes, double *means) {
     const int64_t labels = at->labels, words = at->words_end - 1;
     memset(means, 0, sizeof(double) * (size_t)labels);
@@ -18,7 +18,7 @@ void OWN(hmm_slopes)(const places *at, const REAL *x, const REAL *over, const RE
 }
 
 // found = weight · the sum of all cores' counts.
-void OWN(hmm_collect)(const places *at, int64_t cores, const REAL *const *counts,
+extern "C" void OWN(hmm_collect)(const places *at, int64_t cores, const REAL *const *counts,
                       const REAL *weight, REAL *found) {
     const int64_t labels = at->labels, words = at->words_end - 1;
     for (int64_t w = 0; w < words; w++)

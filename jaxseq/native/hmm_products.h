@@ -1,4 +1,4 @@
-// Products with the Jacobian of expected counts, for hmm.c, which includes it once a REAL.
+// Products with the Jacobian of expected counts, for hmm.cc, which includes it once a REAL.
 
 // What linearising keeps of a point, [slot][label][lane] each, and the transitions.
 typedef struct {
@@ -9,7 +9,7 @@ typedef struct {
 // counts[word][label] += the change of expected counts, as logarithms of emissions change by
 // slopes[word][label] and those of first labels by initial[label], unless that is NULL; then firsts
 // is not looked at either. scratch: 2·(slots of the longest group + 1)·labels vectors.
-void OWN(hmm_product)(const places *at, const OWN(point) *here, const REAL *slopes, REAL *counts,
+extern "C" void OWN(hmm_product)(const places *at, const OWN(point) *here, const REAL *slopes, REAL *counts,
                       REAL *firsts, REAL *scratch, const REAL *initial) {
     const int64_t labels = at->labels, columns = at->columns, step = labels * (WIDTH / LANES);
     memset(counts, 0, sizeof(REAL) * (size_t)(at->words_end * columns));

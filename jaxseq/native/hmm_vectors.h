@@ -1,4 +1,4 @@
-// Algebra on vectors of REAL, for hmm.c, which includes it once a REAL.
+// Algebra on vectors of REAL, for hmm.cc, which includes it once a REAL.
 
 #define vec OWN(vec)
 #define LANES ((int)(64 / sizeof(REAL)))

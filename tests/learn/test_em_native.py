@@ -1,4 +1,4 @@
-"""The kernels in C: against brute force, autodiff, compiled programs and the published matrix."""
+"""The kernels in C++: against brute force, autodiff, compiled programs and the published matrix."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def _problem(frozen=("initial", "transition")):
 def test_a_path_is_followed_by_the_kernels_and_ends_where_programs_lead(monkeypatch):
     frozen = ("initial", "transition")
     ours = hmm_path(*_corpora(), frozen=frozen)
-    assert ours.problem.linearise.engine == "C"
+    assert ours.problem.linearise.engine == "C++"
     monkeypatch.setenv(_build.SWITCH, "0")
     theirs = hmm_path(*_corpora(), frozen=frozen)
     assert theirs.problem.linearise.engine == "XLA"
@@ -291,10 +291,10 @@ def test_a_parameter_that_is_zero_is_left_to_programs():
     problem, linear = _problem()
     theta = np.full(problem.size, 0.5)
     linearise_flat(problem, theta)
-    assert linear.engine == "C"
+    assert linear.engine == "C++"
     theta[0] = 0
     linearise_flat(problem, theta)
-    assert linear.engine == "C, XLA at 1"
+    assert linear.engine == "C++, XLA at 1"
 
 
 def _far(small: float) -> Multinomials:
@@ -324,7 +324,7 @@ def test_what_underflows_is_refused(small, single, wide):
 
 
 @needs_kernels
-@pytest.mark.parametrize(("small", "engine"), [(1e-14, "C"), (1e-150, "XLA")])
+@pytest.mark.parametrize(("small", "engine"), [(1e-14, "C++"), (1e-150, "XLA")])
 def test_a_path_goes_on_where_kernels_refuse(small, engine):
     """In float64 first, then by programs; with the same answers."""
     corpus = word_corpus([[0, 1, 2, 1, 0], [2], [0, 3, 2]], WORDS)
