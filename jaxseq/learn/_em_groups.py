@@ -1,4 +1,4 @@
-"""Sequences of words in groups, one a lane, as the kernels of ``jaxseq/native/hmm.cc`` take them."""
+"""Sequences of words in groups, one a lane, as kernels of ``jaxseq/native/hmm.cc`` take them."""
 
 from __future__ import annotations
 
