@@ -22,6 +22,7 @@ from experiments.bench._timing import best_seconds
 from experiments.data import Data, choose_sources
 from experiments.haffari2008._settings import SETTINGS
 from experiments.haffari2008._task import Task
+from jaxseq.chain._engines import Method
 from jaxseq.learn import (
     HMMPath,
     WordCorpus,
@@ -33,8 +34,11 @@ from jaxseq.learn import (
     published_jacobian,
     shard_tally,
 )
+from jaxseq.learn._em_jacobian import linearise_counts
+from jaxseq.learn._em_native import find_kernels
 from jaxseq.learn._hmm_problem import Linearisation, smoothed_means
 from jaxseq.learn.homotopy import Path as HomotopyPath
+from jaxseq.learn.homotopy import StepOutcome
 from jaxseq.models import Multinomials
 
 ROUNDS = 15
@@ -51,6 +55,9 @@ KERNEL_SIDES = (500, 1000, 2000)
 PATH_SECONDS = 400.0
 """A path that has not ended by then is given up."""
 
+LOG_EVERY = 20
+"""One in so many points of the path is looked at in log space too."""
+
 ALL_UNLABELLED = 5000
 """As many as the paper had; what is measured is extrapolated to them."""
 
@@ -64,6 +71,7 @@ def run(report: Report, out: Path) -> None:
     with double_precision():
         citations = Citations(Path(os.environ["JAXSEQ_DATA"]))
         _products(report, citations)
+        _kernels(report, citations)
         _against_hmmlearn(report, citations)
         _against_dynamax(report, citations)
         _whole_path(report, citations)
@@ -98,7 +106,7 @@ def _products(report: Report, citations: Citations) -> None:
         "product of words": lambda: of_words(move),
     }
     seconds = best_seconds(runs, rounds=ROUNDS)
-    measured_on = {**citations.measured_on(), "seconds": seconds}
+    measured_on = {**citations.measured_on(), "engine": "XLA", "seconds": seconds}
     for name, title in {
         "jvp": "Jacobian–vector product with the expected counts (jvp) / E-step",
         "product": "Jacobian–vector product after linearising / E-step",
@@ -107,6 +115,32 @@ def _products(report: Report, citations: Citations) -> None:
         report.figure(title, seconds[name] / seconds["E-step"], at_most=4, **measured_on)
     ratio = seconds["linearise"] / seconds["E-step"]
     report.figure("linearising the E-step / E-step", ratio, **measured_on)
+
+
+def _kernels(report: Report, citations: Citations) -> None:
+    """The same by kernels in C++, in the precisions that a path has them in, against programs."""
+    metric = "product on the path: XLA / C++, both float32"
+    point, corpus, free = citations.point, citations.unlabelled, ("emission",)
+    kernels = find_kernels(corpus, citations.labels)
+    found = None if kernels is None else kernels.linearise(point, np.float32)
+    if kernels is None or found is None:
+        report.figure(metric, None, needs="a C++ compiler")
+        return
+    moves = {"emission": np.asarray(_direction(point).emission)}
+    linearise = partial(linearise_counts, point, free=free, dtype=jnp.float32)
+    products = [product for _, product in jaxseq.map_on_cores(linearise, corpus.shards)]
+    runs: dict[str, Callable[[], Any]] = {
+        "product, XLA": lambda: jaxseq.map_on_cores(lambda product: product(moves), products),
+        "product, C++": lambda: found[1](moves),
+        "linearise, XLA": lambda: jaxseq.map_on_cores(lambda s: linearise(s)[0], corpus.shards),
+        "linearise, C++": lambda: kernels.linearise(point, np.float32, with_transitions=False),
+        "E-step, XLA": lambda: expected_counts(point, corpus),
+    }
+    seconds = best_seconds(runs, rounds=ROUNDS)
+    measured_on = {**citations.measured_on(), "seconds": seconds}
+    report.figure(metric, seconds["product, XLA"] / seconds["product, C++"], **measured_on)
+    ratio = seconds["linearise, XLA"] / seconds["linearise, C++"]
+    report.figure("linearising on the path: XLA / C++", ratio, **measured_on)
 
 
 # ------------------------------------------------------------------------------ neighbours
@@ -234,6 +268,7 @@ def _whole_path(report: Report, citations: Citations) -> None:
         seconds if path.lam[-1] == 1 else None,
         at_most=180,
         **measured_on,
+        engine=linear.engine,
         outcome=path.outcome.value,
         reached=float(path.lam[-1]),
         followed_for=seconds,
@@ -242,28 +277,39 @@ def _whole_path(report: Report, citations: Citations) -> None:
         turns=int((np.diff(path.direction) != 0).sum()),
         linearisations=linear.points,
         products=linear.products,
+        turned_back=sum(e.outcome is StepOutcome.SHORTENED_REVERSED for e in path.events),
     )
-    worst = max(_residuals(found, labelled, unlabelled))
-    report.figure(
-        "largest relative residual on the path, by log space, in units of 1e-8",
-        worst / 1e-8,
-        at_most=1,
-        **measured_on,
-    )
+    methods: tuple[tuple[Method, int], ...] = (("auto", 1), ("log", LOG_EVERY))
+    for method, every in methods:
+        points = range(0, len(path.lam), every)
+        worst = max(_residuals(found, labelled, unlabelled, points, method))
+        report.figure(
+            f"largest relative residual on the path, E-step of XLA ({method}), in units of 1e-8",
+            worst / 1e-8,
+            at_most=1,
+            **measured_on,
+            points=len(points),
+        )
 
 
 def _time_is_up(started: float) -> Callable[[HomotopyPath], bool]:
     return lambda path: time.perf_counter() - started > PATH_SECONDS
 
 
-def _residuals(found: HMMPath, labelled: WordCorpus, unlabelled: WordCorpus) -> Iterator[float]:
-    """‖EM_λ(Θ̃) − Θ̃‖ / ‖Θ̃‖ of each point anew, by lattices that cannot underflow, and in the
+def _residuals(
+    found: HMMPath,
+    labelled: WordCorpus,
+    unlabelled: WordCorpus,
+    points: range,
+    method: Method,
+) -> Iterator[float]:
+    """‖EM_λ(Θ̃) − Θ̃‖ / ‖Θ̃‖ of points anew, by an E-step that is not the path's own, and in the
     unknowns' scale, by which the path's bound is meant."""
     constant = smoothed_means(labelled, PAPER.smoothing).emission
     scale = found.problem.scale.emission
-    for index, lam in enumerate(found.path.lam):
-        point = found.parameters(index)
-        expected = mean_counts(point, unlabelled, method="log").emission
+    for index in points:
+        point, lam = found.parameters(index), found.path.lam[index]
+        expected = mean_counts(point, unlabelled, method=method).emission
         gap = (1 - lam) * constant + lam * expected - point.emission
         yield float(jnp.linalg.norm(gap / scale) / jnp.linalg.norm(point.emission / scale))
 

@@ -41,14 +41,14 @@ HMM_SETTINGS = Settings(
     step=0.05,
     predictor=Predictor.HERMITE,
     max_step=2.0,
-    max_steps=5000,
-    linear_tolerance=1e-2,
+    max_steps=20000,
+    linear_tolerance=2e-2,
     tangent_tolerance=1e-4,
     krylov_size=100,
     krylov_restarts=2,
     eigenvalues=2,
     lanczos_accuracy=1e-2,
-    deflated=8,
+    deflated=16,
     stretch=0.03,
 )
 """For HMMs, in float32 and float64. Lengths are those of `homotopy_problem`'s scaled unknowns, in
@@ -136,7 +136,9 @@ def hmm_path(
         \tilde\Theta = g_1(\lambda) \, c_L + g_2(\lambda) \, E_U(\Theta)
 
     At λ = 0 that is the supervised model; every further point is a (local) maximum, or a saddle,
-    of the weighted likelihood. λ may turn back and forth; see `homotopy.follow_path`.
+    of the weighted likelihood. λ may turn back and forth; see `homotopy.follow_path`. Both sides of
+    a turn may lie so close together that a step from one to the other looks like any other, and
+    leads all the way back: it is found out by the sign of the determinant of λ∇E − I, and not made.
 
     Args:
         labelled: of `word_corpus`, every label known.
@@ -160,10 +162,11 @@ def hmm_path(
     Raises:
         ValueError: as `homotopy_problem` and `homotopy.follow_path`.
 
-    Cost: about 3 linearisations of the E-step and 25 products with the Jacobian a step; these take
-    about 1.5 and 0.5 E-steps. Steps are many where words change their labels, above all words that
-    the labelled sequences lack: with 300 labelled and 1,000 unlabelled citations λ turns more than
-    a hundred times on its way.
+    Cost: about 3 linearisations of the E-step and 35 products with the Jacobian a step. Where
+    transitions are frozen, both are done by kernels in C++ if there is a compiler: on one core, a
+    product (in float32) takes 14 ns and linearising (in float64) 34 ns a token of 13 labels. Steps
+    are many where words change their labels, above all words that the labelled sequences lack: with
+    300 labelled and 1,000 unlabelled citations λ turns some 550 times on its way.
 
     Example:
         >>> from jaxseq.learn import word_corpus

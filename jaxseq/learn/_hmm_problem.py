@@ -23,6 +23,7 @@ from jaxseq.learn._counts import (
 from jaxseq.learn._em_corpus import WordCorpus, WordShard
 from jaxseq.learn._em_jacobian import linearise_counts
 from jaxseq.learn._em_lattice import shard_tally
+from jaxseq.learn._em_native import NativeProduct, find_kernels
 from jaxseq.learn._em_operator import EMOperator, Smoothing
 from jaxseq.learn.homotopy import Problem, freeze, linear_weights
 from jaxseq.models._hmm import EVENT_AXES, Multinomials
@@ -145,7 +146,8 @@ the unknowns' own dtype, loses nothing by it."""
 class Linearisation:
     """E and the product with ∇E at a point, on all cores; the last point's are remembered.
 
-    Newton's method ends at a point at which the tangent is wanted next.
+    Newton's method ends at a point at which the tangent is wanted next. By the kernels of
+    `_em_native` where there are any and they serve, else by compiled programs, a shard a core.
     """
 
     def __init__(self, constant: Multinomials, unlabelled: WordCorpus, frozen: tuple[str, ...]):
@@ -154,19 +156,48 @@ class Linearisation:
         self._point = np.zeros(0)
         self._found: tuple[Multinomials, Callable[[Multinomials], Multinomials]] | None = None
         self._threads: ThreadPoolExecutor | None = None
-        self.points = self.products = 0
+        self._kernels = None
+        if "transition" in frozen:
+            self._kernels = find_kernels(unlabelled, constant.initial.shape[0])
+        self.points = self.products = self.native = 0
+
+    @property
+    def engine(self) -> str:
+        """What the points so far were linearised by."""
+        if not self.native:
+            return "XLA"
+        return "C++" if self.native == self.points else f"C++, XLA at {self.points - self.native}"
 
     def __call__(self, moving: Multinomials) -> tuple[Multinomials, Callable]:
         point = np.concatenate([np.asarray(getattr(moving, name)).ravel() for name in self._free])
         if self._found is None or not np.array_equal(self._point, point):
-            here = jax.tree.map(jnp.asarray, self._fill(moving))
-            linearise = partial(linearise_counts, here, free=self._free, dtype=PRODUCTS)
-            counts, products = zip(*self._on_cores(linearise, self._unlabelled.shards))
-            number = self._unlabelled.num_sequences
-            mean = jax.tree.map(lambda family: family / number, add_up(list(counts)))
+            self._found = None  # the kernels may have its memory
+            here = self._fill(moving)
+            found = self._by_kernels(here) or self._by_programs(here)
             self.points += 1
-            self._point, self._found = point, (self._drop(mean), partial(self._product, products))
+            self._point, self._found = point, found
         return self._found
+
+    def _by_kernels(self, here: Multinomials) -> tuple[Multinomials, Callable] | None:
+        if self._kernels is None or not all((getattr(here, n) > 0).all() for n in self._free):
+            return None
+        number, dtype = self._unlabelled.num_sequences, self._constant.initial.dtype
+        for precision in (PRODUCTS, np.float64):
+            found = self._kernels.linearise(here, precision, with_transitions=False)
+            if found is not None:
+                counts, product = found
+                self.native += 1
+                mean = {name: (getattr(counts, name) / number).astype(dtype) for name in self._free}
+                return self._drop(mean), _KernelProduct(self, product)
+        return None
+
+    def _by_programs(self, here: Multinomials) -> tuple[Multinomials, Callable]:
+        point = jax.tree.map(jnp.asarray, here)
+        linearise = partial(linearise_counts, point, free=self._free, dtype=PRODUCTS)
+        counts, products = zip(*self._on_cores(linearise, self._unlabelled.shards))
+        number = self._unlabelled.num_sequences
+        mean = jax.tree.map(lambda family: family / number, add_up(list(counts)))
+        return self._drop(mean), partial(self._product, products)
 
     def _product(self, products: Iterable[Callable], tangent: Multinomials) -> Multinomials:
         self.products += 1
@@ -197,3 +228,30 @@ class Linearisation:
         found = counts if isinstance(counts, dict) else counts._asdict()
         kept = (found[name] if name in self._free else None for name in FAMILIES)
         return Multinomials(*cast(Any, kept))
+
+
+class _KernelProduct:
+    """The product of the kernels, on pytrees, and on vectors where emissions alone are free."""
+
+    def __init__(self, owner: Linearisation, product: NativeProduct):
+        self._owner, self._product = owner, product
+
+    def __call__(self, tangent: Multinomials) -> Multinomials:
+        owner = self._owner
+        owner.products += 1
+        found = self._product({name: np.asarray(getattr(tangent, name)) for name in owner._free})
+        number = owner._unlabelled.num_sequences
+        return owner._drop({name: change / number for name, change in found.items()})
+
+    def on_flat(self, scale: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
+        """As `jaxseq.learn.homotopy.Problem.linearise` says."""
+        owner = self._owner
+        if owner._free != ("emission",):
+            return None
+        product = self._product.on_flat(scale, owner._unlabelled.num_sequences)
+
+        def counted(vector: np.ndarray) -> np.ndarray:
+            owner.products += 1
+            return product(vector)
+
+        return counted

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
+from jaxseq.learn.homotopy._flat import keep_positive
 from jaxseq.learn.homotopy._hermite import hermite_cubic
 from jaxseq.learn.homotopy._path import Path
-from jaxseq.learn.homotopy._problem import Problem, keep_positive
+from jaxseq.learn.homotopy._problem import Problem
 from jaxseq.learn.homotopy._settings import Settings
 from jaxseq.learn.homotopy._solver import Solver
 

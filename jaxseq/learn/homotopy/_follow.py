@@ -12,10 +12,12 @@ import numpy as np
 
 from jaxseq.learn._interrupts import interrupts_deferred
 from jaxseq.learn._progress import progress_bar
+from jaxseq.learn.homotopy._flat import keep_positive
 from jaxseq.learn.homotopy._frame import Frame
 from jaxseq.learn.homotopy._hermite import Hermite, hermite_cubic
 from jaxseq.learn.homotopy._host import one_thread
 from jaxseq.learn.homotopy._leading import Leading
+from jaxseq.learn.homotopy._orientation import SHORTER, is_crossing, turns_back
 from jaxseq.learn.homotopy._path import (
     Event,
     NewPoint,
@@ -25,7 +27,7 @@ from jaxseq.learn.homotopy._path import (
     extend,
     first_point,
 )
-from jaxseq.learn.homotopy._problem import Problem, flat_map, keep_positive, unraveller
+from jaxseq.learn.homotopy._problem import Problem, flat_map, unraveller
 from jaxseq.learn.homotopy._settings import Predictor, Settings, check_settings, least_tolerance
 from jaxseq.learn.homotopy._solver import Base, Correction, Solver, Tangent
 from jaxseq.learn.homotopy._step_length import LEAP, Step, Verdict, judge
@@ -59,7 +61,9 @@ def follow_path(
     step h further; Newton's method on ``R(z) = 0, η·(z − z_predicted) = 0`` brings that point
     back to the curve, to ‖EM_λ(Θ̃) − Θ̃‖ ≤ 1e-8 ‖Θ̃‖ (1e-5 in float32). The step length follows from
     how hard that was. The last step ends on λ = 1 exactly. Parameters of multinomials stay
-    positive. At a bifurcation the path goes straight on (η·η_old ≥ 0): a step leaps over it.
+    positive. At a bifurcation the path goes straight on (η·η_old ≥ 0): a step leaps over it. A step
+    to the other side of a hairpin, from which the path would lead back, is found out where
+    eigenvectors are kept (`Settings.deflated`; `_orientation`).
 
     With `published_settings` it is the algorithm as published: steps η·δ, uncorrected, up to the
     first point with λ ≥ 1.
@@ -302,15 +306,15 @@ def _advance_corrected(solver: Solver, path: Path) -> Path:
     )
     if not verdict.outcome.is_accepted:
         return shortened(*verdict)
-    event = Event(
-        StepOutcome.LANDED if trial.lands else StepOutcome.ACCEPTED,
-        trial.step,
-        lam,
-        correction.steps,
-    )
     new = _measure(
         solver, correction.point, tangent, trial.step, path.leading, last=trial.lands
     )  # fmt: skip
+    outcome = StepOutcome.LANDED if trial.lands else StepOutcome.ACCEPTED
+    if not trial.lands and turns_back(solver, path.events, new, tangent.seen):
+        if not is_crossing(path.points[-1], new.point):
+            return shortened(StepOutcome.SHORTENED_REVERSED, SHORTER)
+        outcome = StepOutcome.CROSSED
+    event = Event(outcome, trial.step, lam, correction.steps)
     # A length that has just failed would fail again: no growth right after.
     failed = bool(path.events) and not path.events[-1].outcome.is_accepted
     factor = min(verdict.factor, 1.0) if failed else verdict.factor

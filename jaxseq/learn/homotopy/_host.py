@@ -6,19 +6,18 @@ own, Krylov methods run here in NumPy, and only products with ∇E are compiled.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from jaxseq.learn.homotopy._flat import flat_of
+from jaxseq.learn.homotopy._krylov import Product, gmres_and_rest
+from jaxseq.learn.homotopy._krylov import gmres as gmres
+from jaxseq.learn.homotopy._krylov import lanczos_on_host as lanczos_on_host
 from jaxseq.learn.homotopy._leading import SINGLE, Leading, Seen, nothing_seen
-from jaxseq.learn.homotopy._problem import Problem, flat_scale
-
-Product = Callable[[np.ndarray], np.ndarray]
+from jaxseq.learn.homotopy._problem import Problem
 
 _POOLS = ThreadpoolController()
 
@@ -39,166 +38,18 @@ class Linearised(NamedTuple):
 def linearise_flat(problem: Problem, theta: np.ndarray) -> Linearised:
     """E and ∇E of a problem that has a `linearise`, in its scaled unknowns."""
     assert problem.linearise is not None
-    scale = np.asarray(flat_scale(problem))
-    leaves, tree = jax.tree.flatten(problem.constant)
-    ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
-
-    def make_tree(vector: np.ndarray) -> Any:
-        parts = np.split((vector * scale).astype(problem.dtype), ends)
-        return tree.unflatten([part.reshape(leaf.shape) for part, leaf in zip(parts, leaves)])
-
-    expected, product = problem.linearise(make_tree(theta))
+    flat = flat_of(problem)
+    expected, product = problem.linearise(flat.as_tree(theta))
+    expected = flat.as_vector(expected) / flat.scale
+    on_flat = getattr(product, "on_flat", None)
+    quick = on_flat(flat.scale) if on_flat is not None else None
+    if quick is not None:
+        return Linearised(expected, quick)
 
     def times(vector: np.ndarray) -> np.ndarray:
-        return _as_vector(product(make_tree(vector))) / scale
+        return flat.as_vector(product(flat.as_tree(vector))) / flat.scale
 
-    return Linearised(_as_vector(expected) / scale, times)
-
-
-def _as_vector(tree: Any) -> np.ndarray:
-    return np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(tree)])
-
-
-def gmres(
-    product: Product,
-    right: np.ndarray,
-    tolerance: float,
-    size: int,
-    restarts: int,
-    precondition: Product = lambda vector: vector,
-) -> np.ndarray:
-    """Solve a linear system by GMRES, to ``‖A x − b‖ ≤ tolerance·‖b‖`` if it can.
-
-    Args:
-        product: with A.
-        right: b; its dtype is that of all vectors.
-        tolerance: relative residual wanted.
-        size: vectors kept before it begins again.
-        restarts: how often it begins at most.
-        precondition: product with a matrix B for which A·B is nearly I; x is B·(…).
-
-    Example:
-        >>> matrix = np.array([[2.0, 1.0], [0.0, 1.0]])
-        >>> gmres(lambda x: matrix @ x, np.array([3.0, 1.0]), 1e-12, 2, 1).round(6).tolist()
-        [1.0, 1.0]
-    """
-    return gmres_and_rest(product, right, tolerance, size, restarts, precondition)[0]
-
-
-def gmres_and_rest(
-    product: Product,
-    right: np.ndarray,
-    tolerance: float,
-    size: int,
-    restarts: int,
-    precondition: Product,
-) -> tuple[np.ndarray, np.ndarray]:
-    """As `gmres`, with the residual ``b − A x``, for which it needs no product more."""
-    found, rest = np.zeros_like(right), right
-    goal = tolerance * float(np.linalg.norm(right))
-    for number in range(restarts):
-        length = float(np.linalg.norm(rest))
-        if not length > goal:
-            break
-        cycle = _Cycle(product, precondition, rest / length, min(size, right.size))
-        found = found + cycle.solve(length, goal)
-        rest = cycle.rest
-        if number + 1 == restarts or cycle.residual <= goal:
-            break
-        rest = right - product(found)
-    return found, rest
-
-
-class _Cycle:
-    """A Krylov space, grown until the residual reaches a goal."""
-
-    def __init__(self, product: Product, precondition: Product, start: np.ndarray, size: int):
-        self._product, self._precondition, self._size = product, precondition, size
-        self._basis = np.empty((size + 1, start.size), start.dtype)
-        self._inputs = np.empty((size, start.size), start.dtype)
-        self._basis[0] = start
-        self._table = np.zeros((size + 1, size))
-        self.residual, self.rest = np.inf, np.full_like(start, np.nan)
-
-    def solve(self, length: float, goal: float) -> np.ndarray:
-        """The best vector of the space, for the right side ``length·start``."""
-        weights, left = np.zeros(0), np.array([length])
-        for number in range(self._size):
-            image = self._extend(number)
-            right = np.zeros(number + 2)
-            right[0] = length
-            square = self._table[: number + 2, : number + 1]
-            weights = np.linalg.lstsq(square, right, rcond=None)[0]
-            if not np.isfinite(weights).all():
-                return np.full_like(self._basis[0], np.nan)
-            left = right - square @ weights
-            self.residual = float(np.linalg.norm(left))
-            beyond = self._table[number + 1, number]
-            exhausted = beyond <= self._rounding() * abs(self._table[: number + 2]).max()
-            self._basis[number + 1] = 0 if exhausted else image / beyond
-            if exhausted or self.residual <= goal:
-                break
-        self.rest = left.astype(self._basis.dtype) @ self._basis[: len(left)]
-        return weights.astype(self._basis.dtype) @ self._inputs[: len(weights)]
-
-    def _rounding(self) -> float:
-        return 50 * float(np.finfo(self._basis.dtype).eps)
-
-    def _extend(self, number: int) -> np.ndarray:
-        self._inputs[number] = self._precondition(self._basis[number])
-        image = self._product(self._inputs[number])
-        known = self._basis[: number + 1]
-        for _ in range(2):  # once leaves too much of the old directions in it
-            shares = known @ image
-            image = image - shares @ known
-            self._table[: number + 1, number] += shares
-        self._table[number + 1, number] = np.linalg.norm(image)
-        return image
-
-
-def lanczos_on_host(
-    product: Product, start: np.ndarray, steps: int, count: int, accuracy: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Largest Ritz values of a symmetric operator, falling, and bounds on their errors.
-
-    As `jaxseq.learn.homotopy._spectrum.lanczos`, but it ends as soon as the first `count` are
-    known to `accuracy`.
-
-    Example:
-        >>> diagonal = np.array([3.0, 2.0, 1.0])
-        >>> lanczos_on_host(lambda v: diagonal * v, np.ones(3), 3, 1, 0.0)[0].round(6).tolist()
-        [3.0]
-    """
-    steps = min(steps, start.size)
-    basis = np.zeros((steps + 1, start.size), start.dtype)
-    basis[0] = start / np.linalg.norm(start)
-    diagonal, beside = np.zeros(steps), np.zeros(steps)
-    values, errors = np.zeros(0), np.zeros(0)
-    for number in range(steps):
-        image = product(basis[number])
-        size = float(np.linalg.norm(image))
-        diagonal[number] = basis[number] @ image
-        for _ in range(2):
-            image = image - (basis[: number + 1] @ image) @ basis[: number + 1]
-        beside[number] = np.linalg.norm(image)
-        kept = number + 1
-        small = np.diag(diagonal[:kept])
-        small += np.diag(beside[: kept - 1], 1) + np.diag(beside[: kept - 1], -1)
-        values, vectors = np.linalg.eigh(small)
-        values, errors = values[::-1], (beside[number] * abs(vectors[-1]))[::-1]
-        known = kept >= count and bool((errors[:count] <= accuracy * abs(values[:count])).all())
-        if known or beside[number] <= 1e-14 * size:
-            break
-        basis[number + 1] = image / beside[number]
-    short = max(count - len(values), 0)
-    return np.pad(values, (0, short))[:count], np.pad(errors, (0, short))[:count]
-
-
-def slopes_of(problem: Problem, lam: float) -> tuple[np.ndarray, np.ndarray]:
-    """g(λ) and g'(λ), each [2]."""
-    at = jnp.asarray(lam, problem.dtype)
-    values, slopes = jax.jvp(problem.weights, (at,), (jnp.ones_like(at),))
-    return np.array([float(v) for v in values]), np.array([float(v) for v in slopes])
+    return Linearised(expected, times)
 
 
 class Border(NamedTuple):
@@ -215,35 +66,21 @@ def deflation(border: Border, leading: Leading, dtype: Any) -> Product:
     It differs from I by a matrix ``U·Vᵀ`` of small rank: ``(I + UVᵀ)⁻¹ = I − U(I + VᵀU)⁻¹Vᵀ``,
     with U = (−g2·μ·r, column, e) and V = (ℓ, e, row − e), e the unit vector of λ.
     """
-    values, right, left = leading
-    count = len(values)
-    row, column = border.row.astype(dtype), border.column.astype(dtype)
-    scaled = (-border.second_weight * values[:, None] * right).astype(dtype)
-    small = np.zeros((count + 2, count + 2))
-    small[:count, :count] = left @ scaled.T
-    small[:count, count] = left @ column
-    small[count, count + 1] = 1
-    small[count + 1, :count] = scaled @ row[:-1]
-    small[count + 1, count] = row[:-1] @ column
-    small[count + 1, count + 1] = row[-1] - 1
+    count, long = len(leading.values), border.row.size
+    tall, wide = np.zeros((count + 2, long), dtype), np.zeros((count + 2, long), dtype)
+    tall[:count, :-1] = -border.second_weight * leading.values[:, None] * leading.right
+    tall[count, :-1] = border.column
+    tall[count + 1, -1] = 1
+    wide[:count, :-1] = leading.left
+    wide[count, -1] = 1
+    wide[count + 1] = border.row
+    wide[count + 1, -1] -= 1
+    small = np.eye(count + 2) + wide @ tall.T
     try:
-        inverse = np.linalg.inv(np.eye(count + 2) + small).astype(dtype)
+        tall = np.linalg.inv(small).T.astype(dtype) @ tall
     except np.linalg.LinAlgError:
         return lambda vector: vector
-    left = left.astype(dtype)
-
-    def apply(vector: np.ndarray) -> np.ndarray:
-        shares = np.empty(count + 2, dtype)
-        shares[:count] = left @ vector[:-1]
-        shares[count] = vector[-1]
-        shares[count + 1] = row @ vector - vector[-1]
-        change = inverse @ shares
-        found = vector.copy()
-        found[:-1] -= change[:count] @ scaled + change[count] * column
-        found[-1] -= change[count + 1]
-        return found
-
-    return apply
+    return lambda vector: vector - (wide @ vector) @ tall
 
 
 class HostSolved(NamedTuple):
@@ -283,8 +120,8 @@ def solve_on_host(
     """
     theta, lam = point[:-1], float(point[-1])
     linear = linearise_flat(problem, theta)
-    weights, slopes = slopes_of(problem, lam)
-    constant = _as_vector(problem.constant) / np.asarray(flat_scale(problem))
+    weights, slopes = flat_of(problem).weights(lam)
+    constant = flat_of(problem).constant
     residual = theta - weights[0] * constant - weights[1] * linear.expected
     column = -(slopes[0] * constant + slopes[1] * linear.expected)
     length, error = float(np.linalg.norm(theta)), float(np.linalg.norm(residual))
@@ -334,11 +171,16 @@ class _System:
     def product(self, vector: np.ndarray) -> np.ndarray:
         """With the matrix."""
         theta = vector[:-1]
-        image = self._product(theta).astype(self.dtype)
-        self._inputs.append(theta.astype(SINGLE))
-        self._images.append(image.astype(SINGLE))
-        above = theta - self._weight * image + self._column * vector[-1]
-        return np.append(above, self._row @ vector)
+        image = self._product(theta).astype(self.dtype, copy=False)
+        self._inputs.append(theta.astype(SINGLE, copy=False))
+        self._images.append(image.astype(SINGLE, copy=False))
+        found = np.empty_like(vector)
+        above = found[:-1]
+        np.multiply(image, -self._weight, out=above)
+        above += theta
+        above += self._column * vector[-1]
+        found[-1] = self._row @ vector
+        return found
 
     def seen(self) -> Seen:
         """All vectors and images so far."""

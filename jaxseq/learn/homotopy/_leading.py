@@ -14,12 +14,15 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxseq.learn.homotopy._problem import Problem, Structure, flat_scale
+from jaxseq.learn.homotopy._flat import flat_of
+from jaxseq.learn.homotopy._problem import Problem, Structure
 
 SINGLE = np.float32
 """Of these vectors: they direct the search and are no part of the answer."""
 DEPENDENT = 1e-5
 """A direction with less than this share of the largest in a Gram matrix is rounding."""
+AGAIN = 4
+"""One in so many is looked at anew at every point: what solvers have seen there holds the rest."""
 LEAST = 0.05
 """Eigenvalues below this are not worth keeping."""
 
@@ -58,7 +61,7 @@ class _Symmetriser:
 
     def __init__(self, problem: Problem, theta: np.ndarray):
         self._plain = problem.structure is Structure.SYMMETRIC
-        scale = np.broadcast_to(np.asarray(flat_scale(problem)), theta.shape)
+        scale = np.broadcast_to(flat_of(problem).scale, theta.shape)
         leaves = jax.tree.leaves(problem.constant)
         ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
         self._ends = ends
@@ -90,6 +93,11 @@ class _Symmetriser:
         """Fᵀ."""
         return self._each(rows, lambda v, u, r, axis: _project(v, u, axis) * r)
 
+    def space(self, seen: Seen) -> _Space:
+        """What was seen of ∇E, of M; of unit length."""
+        vectors, images = (self.forward(rows) for rows in seen)
+        return _unit(_Space(vectors, images, seen.images))
+
     def right_of(self, left: np.ndarray) -> np.ndarray:
         """Vectors x with ``Fᵀ·F·x`` the given ones: right eigenvectors of left ones, about.
 
@@ -117,6 +125,9 @@ class _Space(NamedTuple):
 
     def combine(self, table: np.ndarray) -> _Space:
         return _Space(*(table @ rows for rows in self))
+
+    def and_also(self, other: _Space) -> _Space:
+        return _Space(*(np.concatenate(pair) for pair in zip(self, other)))
 
 
 def _ritz(space: _Space) -> tuple[np.ndarray, _Space]:
@@ -155,21 +166,19 @@ def find_leading(
         theta: the point, flat.
         product: with ∇E there.
         seen: of ∇E there.
-        before: those of a point nearby, half of which are looked at anew.
+        before: those of a point nearby, the first of which are looked at anew.
         count: how many eigenvalues are wanted to the accuracy.
         kept: how many eigenvectors to return; those after the first `count` are rough.
         accuracy: relative residual of the first `count`; eigenvalues err by about its square.
         most: products at most, beside the first look.
     """
     symmetric = _Symmetriser(problem, theta)
-    again = max(count, kept // 2)
+    again = max(count, kept // AGAIN)
     first = symmetric.right_of(before.left[:again])
     if not first.any():  # none before, or only those of the eigenvalue 0
         first = _random_vector(problem.size)
-    seen, spent = seen.and_also(_look_at(product, first)), 0
+    space, spent = symmetric.space(seen.and_also(_look_at(product, first))), 0
     while True:
-        vectors, images = (symmetric.forward(rows) for rows in seen)
-        space = _unit(_Space(vectors, images, seen.images))
         if not len(space.vectors):
             return nothing_leading(problem.size)
         values, ritz = _ritz(space)
@@ -180,7 +189,8 @@ def find_leading(
             break
         # The image of a Ritz vector holds its residual, and is nearer to the eigenvector.
         more = ritz.before[worse if worse.size else slice(0, 1)]
-        seen, spent = seen.and_also(_look_at(product, more)), spent + len(more)
+        space = space.and_also(symmetric.space(_look_at(product, more)))
+        spent += len(more)
     worth = np.flatnonzero((values > LEAST) | (np.arange(len(values)) < count))[:kept]
     safe = np.where(np.abs(values[worth]) > LEAST, values[worth], 1.0)
     right = ritz.before[worth] / safe[:, None]

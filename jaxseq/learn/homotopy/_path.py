@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ class StepOutcome(enum.Enum):
     """What came of one step that was tried, in words."""
 
     ACCEPTED = "accepted"
+    CROSSED = "accepted: past a bifurcation"
     LANDED = "accepted: landed on λ = 1"
     SHORTENED_NOT_FINITE = "step shortened because the map is not finite at its end"
     SHORTENED_DIVERGED = "step shortened because its end could not be corrected to the path"
@@ -33,13 +35,14 @@ class StepOutcome(enum.Enum):
     SHORTENED_DISTANCE = "step shortened because its end was too far from the path"
     SHORTENED_ANGLE = "step shortened because the path bends too much along it"
     SHORTENED_LEAP = "step shortened because it may have leapt over folds of the path"
+    SHORTENED_REVERSED = "step shortened because from its end the path would lead back"
     SHORTENED_RANGE = "step shortened because it led to λ < 0"
     SHORTENED_OVERSHOT = "step shortened because it could not be ended at λ = 1"
 
     @property
     def is_accepted(self) -> bool:
         """Whether there is a point of the path for it."""
-        return self in (StepOutcome.ACCEPTED, StepOutcome.LANDED)
+        return self in (StepOutcome.ACCEPTED, StepOutcome.CROSSED, StepOutcome.LANDED)
 
 
 class Event(NamedTuple):
@@ -141,11 +144,33 @@ class NewPoint(NamedTuple):
     leading: Leading
 
 
+_TAKEN: dict[int, int] = {}
+"""How many rows of each array with room for more are a path's."""
+
+
+def _with_row(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Rows and one more, in the same memory if that has room and no other path went on from them:
+    copying all points at each of thousands of steps would cost as much as following the path."""
+    room, number = rows.base, len(rows)
+    if not (
+        isinstance(room, np.ndarray)
+        and _TAKEN.get(id(room)) == number < len(room)
+        and rows.__array_interface__["data"] == room.__array_interface__["data"]
+        and rows.strides == room.strides
+    ):
+        room = np.empty((max(32, 2 * number), *rows.shape[1:]), rows.dtype)
+        room[:number] = rows
+        weakref.finalize(room, _TAKEN.pop, id(room), None).atexit = False
+    room[number] = row
+    _TAKEN[id(room)] = number + 1
+    return room[: number + 1]
+
+
 def extend(path: Path, new: NewPoint) -> Path:
     """The path with one more point."""
     chord = np.linalg.norm(new.point - path.points[-1])
     return path._replace(
-        points=np.concatenate([path.points, new.point[None]]),
+        points=_with_row(path.points, new.point),
         arc=np.append(path.arc, path.arc[-1] + chord),
         residual=np.append(path.residual, new.residual),
         step=np.append(path.step, new.step),

@@ -56,7 +56,8 @@ class Problem(eqx.Module):
             metric there), and ∇E is nearly symmetric, which Krylov methods like. None for 1.
         linearise: of Θ̃, gives E(Θ̃) and the product with ∇E(Θ̃), both on pytrees. It is called
             outside of compiled programs, and so may use several cores; None for
-            ``jax.linearize`` of `expect` in one compiled program.
+            ``jax.linearize`` of `expect` in one compiled program. The product may have a method
+            ``on_flat(σ)`` that gives the same product on flat vectors of Θ̃/σ, or None.
 
     Example:
         >>> import jax.numpy as jnp
@@ -199,19 +200,3 @@ def flat_map(problem: Problem) -> tuple[Array, Callable[[Array], Array]]:
     scale, make_tree = flat_scale(problem), unraveller(problem)
     constant = ravel_pytree(problem.constant)[0] / scale
     return constant, lambda theta: ravel_pytree(problem.expect(make_tree(theta)))[0] / scale
-
-
-def keep_positive(problem: Problem, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """The point `after`, (Θ̃, λ), moved to where solutions can be.
-
-    As E ≥ 0, every solution has ``Θ̃ ≥ g1(λ)·c``: projecting on that box brings an iterate nearer
-    to each of them. In log Θ̃ all would be positive too, but the path would be infinitely long
-    where a parameter vanishes towards λ = 1. Each parameter also keeps a share of what it was
-    before, as 0 is a fixed point of its own from which EM never returns.
-    """
-    if problem.structure is not Structure.MULTINOMIALS:
-        return after
-    constant = np.asarray(flat_map(problem)[0])
-    first, _ = problem.weights(jnp.asarray(after[-1]))
-    bound = np.maximum(max(float(first), 0.0) * constant, SHRINK * before[:-1])
-    return np.append(np.maximum(after[:-1], bound.astype(after.dtype)), after[-1:])

@@ -48,7 +48,8 @@ class Settings(NamedTuple):
         lanczos_accuracy: a relative residual of eigenvectors with which it ends earlier, where E
             is linearised outside of compiled programs; eigenvalues err by about its square.
         deflated: how many eigenvectors of ∇E to keep from point to point, to have them left out of
-            what GMRES iterates; where E is linearised outside of compiled programs.
+            what GMRES iterates; where E is linearised outside of compiled programs. By their
+            eigenvalues a step that would lead back on the path is found out (`_orientation`).
         stretch: δ, by which lengths along these are stretched near turning points, up to 1/δ
             times; see `_frame`. None for plain lengths.
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxseq.learn.homotopy._bordered import solve_dense, solve_matrix_free
+from jaxseq.learn.homotopy._flat import flat_of, keep_positive
 from jaxseq.learn.homotopy._frame import Frame, make_frame
 from jaxseq.learn.homotopy._host import HostSolved, linearise_flat, one_thread, solve_on_host
 from jaxseq.learn.homotopy._leading import (
@@ -18,7 +19,7 @@ from jaxseq.learn.homotopy._leading import (
     nothing_leading,
     nothing_seen,
 )
-from jaxseq.learn.homotopy._problem import Problem, Structure, keep_positive
+from jaxseq.learn.homotopy._problem import Problem, Structure
 from jaxseq.learn.homotopy._settings import Jacobian, Predictor, Settings
 from jaxseq.learn.homotopy._spectrum import leading_eigenvalues
 from jaxseq.learn.homotopy._step_length import FAR, SLOW
@@ -221,8 +222,15 @@ class Solver(NamedTuple):
         converged = residual <= self.tolerance
         return Correction(point, residual, converged, len(lengths), first, contraction)
 
-    def leading(self, point: np.ndarray, seen: Seen, before: Leading | None = None) -> Leading:
-        """Eigenvectors of ∇E to keep, from what was seen of it at a point and before."""
+    def leading(
+        self,
+        point: np.ndarray,
+        seen: Seen,
+        before: Leading | None = None,
+        count: int | None = None,
+    ) -> Leading:
+        """Eigenvectors of ∇E to keep, from what was seen of it at a point and before, the first
+        `count` (by default as many as are recorded) to the settings' accuracy."""
         settings, nothing = self.settings, nothing_leading(self.problem.size)
         if not self.keeps_leading:
             return nothing
@@ -234,8 +242,8 @@ class Solver(NamedTuple):
                 product,
                 seen,
                 before or nothing,
-                count=max(settings.eigenvalues, 1),
-                kept=max(settings.deflated, settings.eigenvalues),
+                count=count or max(settings.eigenvalues, 1),
+                kept=max(settings.deflated, settings.eigenvalues, count or 0),
                 accuracy=settings.lanczos_accuracy,
                 most=settings.lanczos_steps,
             )
@@ -256,4 +264,4 @@ class Solver(NamedTuple):
 
     def second_weight(self, lam: float) -> float:
         """g2(λ)."""
-        return float(self.problem.weights(jnp.asarray(lam))[1])
+        return flat_of(self.problem).weights(lam)[0][1]
