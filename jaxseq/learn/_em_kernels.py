@@ -102,16 +102,12 @@ class Kernels:
         self._kept = room, self.parts
         self._scratch = _addresses(room)
         self._lowest = np.ones(len(groups))
+        sizes = labels, self.columns, self.rows
+        places = ((each.first, each.words, each.begins, each.allowed) for each in groups)
         self._places = (_Places * len(groups))(
             *(
-                _Places(
-                    len(each.first) - 1,
-                    labels,
-                    self.columns,
-                    self.rows,
-                    *map(address, (each.first, each.words, each.begins, each.allowed)),
-                )  # fmt: skip
-                for each in groups
+                _Places(len(first) - 1, *sizes, *map(address, (first, *rest)))
+                for first, *rest in places
             )
         )
         self._threads = self._library.hmm_pool_begin(threads)
