@@ -64,7 +64,8 @@ class Messages:
 
     def __init__(self, groups: Groups, labels: int, dtype: np.dtype):
         shape = (int(groups.first[-1]), labels, WIDTH)
-        self.arrays = [aligned_zeros(shape, dtype) for _ in range(3)]
+        self.dtype, self._arrays = dtype, [aligned_zeros(shape, dtype) for _ in range(3)]
+        self.addresses = [address(array) for array in self._arrays]
 
 
 class Part:
@@ -77,6 +78,7 @@ class Part:
             dtype: (aligned_zeros((rows, columns), dtype), np.zeros(labels, dtype))
             for dtype in NAMES
         }
+        self.addresses = [address(array) for array in (*self.sums[WIDE], self.pairs)]
 
 
 class Kernels:
@@ -99,8 +101,11 @@ class Kernels:
         vectors = (2 + 2 * max(each.longest for each in groups) + labels) * labels
         threads = max(1, min(cores, len(groups)))
         room = [aligned_zeros((vectors * _VECTOR,), np.uint8) for _ in range(threads)]
-        self._kept = room, self.parts
-        self._scratch = _addresses(room)
+        self._room, self._scratch = room, _addresses(room)
+        self._sums = {
+            dtype: [_addresses(each) for each in zip(*(part.sums[dtype] for part in self.parts))]
+            for dtype in NAMES
+        }
         self._lowest = np.ones(len(groups))
         sizes = labels, self.columns, self.rows
         places = ((each.first, each.words, each.begins, each.allowed) for each in groups)
@@ -128,16 +133,11 @@ class Kernels:
         tables = [address(table) for table in theta]
         here = (_PointAndCounts * len(self.parts))(
             *(
-                _PointAndCounts(
-                    *tables,
-                    *map(address, kept.arrays),
-                    *map(address, part.sums[WIDE]),
-                    address(part.pairs) if with_pairs else None,
-                )
+                _PointAndCounts(*tables, *kept.addresses, *part.addresses[: 3 if with_pairs else 2])
                 for part, kept in zip(self.parts, messages)
             )
         )
-        run = getattr(self._library, f"hmm_linearise_{NAMES[messages[0].arrays[0].dtype]}")
+        run = getattr(self._library, f"hmm_linearise_{NAMES[messages[0].dtype]}")
         scratch, lowest = ctypes.addressof(self._scratch), address(self._lowest)
         given = _Linearisation(*self._shared(), ctypes.addressof(here), scratch, lowest)
         run(ctypes.byref(given))
@@ -152,17 +152,13 @@ class Kernels:
             tables: transition, and its transpose, of the messages' dtype. messages: of the point.
             slopes: [rows, columns], filled before each.
         """
-        dtype = slopes.dtype
-        here = (_Point * len(self.parts))(
-            *(_Point(*map(address, (*tables, *kept.arrays))) for kept in messages)
-        )
-        counts, firsts = zip(*(part.sums[dtype] for part in self.parts))
-        sums = _addresses(counts), _addresses(firsts)
+        dtype, at = slopes.dtype, [address(table) for table in tables]
+        here = (_Point * len(self.parts))(*(_Point(*at, *kept.addresses) for kept in messages))
         given = _Products(
-            *self._shared(), ctypes.addressof(here), address(slopes), *map(ctypes.addressof, sums),
-            ctypes.addressof(self._scratch), None,
+            *self._shared(), ctypes.addressof(here), address(slopes),
+            *map(ctypes.addressof, self._sums[dtype]), ctypes.addressof(self._scratch), None,
         )  # fmt: skip
-        return Products(self._library, given, dtype, (self, tables, messages, slopes, here, sums))
+        return Products(self._library, given, dtype, (self, tables, messages, slopes, here))
 
 
 class Products:

@@ -229,7 +229,7 @@ def _try_step(solver: Solver, path: Path, base: Base, cubic: Hermite | None) -> 
             return solver.predict(point, unit, length, base)
         return keep_positive(solver.problem, point, cubic.at(length).astype(point.dtype))
 
-    if _is_stuck(path, path.events) and not _is_stuck(path, path.events[:-1]):
+    if _should_land(path):
         landed = _land_at_once(solver, path, base)
         if landed is not None:
             return landed
@@ -243,6 +243,14 @@ def _try_step(solver: Solver, path: Path, base: Base, cubic: Hermite | None) -> 
     start = point + share * (predicted - point) if cubic is None else predict(share * step)
     landed = solver.land(start, 1.0, base, _yardstick(point, share * step))
     return _Trial(landed, share * step, True)
+
+
+def _should_land(path: Path) -> bool:
+    """Where the path gets stuck, and then at every so many steps: most are in vain, and cost little
+    beside the crawling that one of them ends."""
+    if not _is_stuck(path, path.events):
+        return False
+    return not _is_stuck(path, path.events[:-1]) or len(path.events) % CAREFUL == 0
 
 
 def _land_at_once(solver: Solver, path: Path, base: Base) -> _Trial | None:
