@@ -155,8 +155,8 @@ def _paths_of_table(lines: Sequence[Line]) -> str:
         f"to {max(last):.3f} (or nowhere up to 1): {min(p['points'] for p in found)} to "
         f"{max(p['points'] for p in found)} points, {seconds:.0f} s by the median, "
         f"‖EM_λ(Θ̃) − Θ̃‖ ≤ {residual:.0e} ‖Θ̃‖. So minEig and maxEnt, for which the paper "
-        "looks at all of a path, choose before the first turn here; see “Whole paths”. maxEnt leaves "
-        "λ = 0 out, where no step has been made.\n"
+        "looks at all of a path, choose before the first turn here; see “Whole paths”. maxEnt "
+        "leaves λ = 0 out, where no step has been made.\n"
     )
 
 
