@@ -10,6 +10,8 @@ from jaxseq.learn._em_corpus import WordCorpus
 
 WIDTH = 16
 """Sequences of a group: the kernels' own."""
+FEWEST, PARTS = 4, 64
+"""Groups of a part, at least, and parts at most."""
 ALIGNED = 64
 """Bytes of a vector: where arrays begin."""
 
@@ -28,7 +30,7 @@ def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 class Groups(NamedTuple):
-    """The sequences of one core.
+    """The sequences of a part of a corpus.
 
     first [g + 1]: the slot with which each group begins, and the end. words [slots, WIDTH]: with v,
     which no word is, before a sequence's beginning. begins [slots]: a bit for each lane whose
@@ -47,10 +49,12 @@ class Groups(NamedTuple):
 
 
 def make_groups(corpus: WordCorpus, num_labels: int) -> list[Groups]:
-    """All sequences, in groups of about one length, shared out to the cores.
+    """All sequences, in groups of about one length, shared out to parts that take about as long.
 
     Sequences of a group end in one slot. Where the longest is much longer than the rest of its
-    group, lanes stand empty; by falling length, that is where there are few.
+    group, lanes stand empty; by falling length, that is where there are few. How many parts there
+    are depends on the number of groups alone: sums over parts have the same rounding on any number
+    of cores, and so a path, which may turn on it, is the same.
 
     Args:
         corpus: of `word_corpus`, with at least one sequence.
@@ -60,7 +64,7 @@ def make_groups(corpus: WordCorpus, num_labels: int) -> list[Groups]:
 
     Example:
         >>> from jaxseq.learn import word_corpus
-        >>> (groups,) = make_groups(word_corpus([[0, 1], [1]], 2, cores=1), 3)
+        >>> (groups,) = make_groups(word_corpus([[0, 1], [1]], 2), 3)
         >>> groups.words[:, :3].tolist()  # 2 is no word
         [[0, 2, 2], [1, 1, 2]]
         >>> [f"{bits:b}" for bits in groups.begins]
@@ -69,13 +73,23 @@ def make_groups(corpus: WordCorpus, num_labels: int) -> list[Groups]:
     order = np.argsort(-corpus.lengths, kind="stable")
     members = [order[i : i + WIDTH] for i in range(0, len(order), WIDTH)]
     slots = [int(corpus.lengths[group[0]]) for group in members]
-    cores = min(corpus.cores, len(members))
-    shares, loads = [[] for _ in range(cores)], [0] * cores
+    parts = number_of_parts(len(members))
+    shares, loads = [[] for _ in range(parts)], [0] * parts
     for group, number in zip(members, slots):  # the longest first: so loads end nearly equal
-        core = loads.index(min(loads))
-        shares[core].append(group)
-        loads[core] += number
+        part = loads.index(min(loads))
+        shares[part].append(group)
+        loads[part] += number
     return [_place(corpus, share, num_labels) for share in shares]
+
+
+def number_of_parts(groups: int) -> int:
+    """A power of two, which most numbers of cores can share out evenly.
+
+    Example:
+        >>> [number_of_parts(groups) for groups in (1, 9, 63, 10_000)]
+        [1, 2, 8, 64]
+    """
+    return min(PARTS, 1 << max(groups // FEWEST, 1).bit_length() - 1)
 
 
 def _place(corpus: WordCorpus, members: list[np.ndarray], num_labels: int) -> Groups:

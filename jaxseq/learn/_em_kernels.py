@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 import weakref
-from collections.abc import Callable
-from queue import SimpleQueue
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,28 +18,36 @@ NAMES = {np.dtype(np.float32): "single", WIDE: "wide"}
 _VECTOR = 64
 
 
-class _Places(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("groups", "labels", "columns", "words_end")),
-        *((name, ctypes.c_void_p) for name in ("first", "words", "begins", "allowed")),
-    )  # fmt: skip
+def _structure(name: str, numbers: tuple[str, ...], pointers: tuple[str, ...]) -> Any:
+    fields = [(field, ctypes.c_int64) for field in numbers]
+    fields += [(field, ctypes.c_void_p) for field in pointers]
+    return type(name, (ctypes.Structure,), {"_fields_": tuple(fields)})
 
 
-class _Point(ctypes.Structure):
-    _fields_ = tuple(
-        (name, ctypes.c_void_p)
-        for name in ("transition", "transposed", "alpha", "over_mass", "gamma")
-    )
-
-
-class _PointAndCounts(ctypes.Structure):
-    _fields_ = tuple(
-        (name, ctypes.c_void_p)
-        for name in (
-            "initial", "transition", "transposed", "factors", "alpha", "over_mass", "gamma",
-            "counts", "firsts", "pairs", "scratch",
-        )
-    )  # fmt: skip
+# As in the sources; a pool is an address, and numbers and addresses are of one size.
+_Places = _structure(
+    "_Places",
+    ("groups", "labels", "columns", "words_end"),
+    ("first", "words", "begins", "allowed"),
+)
+_Point = _structure("_Point", (), ("transition", "transposed", "alpha", "over_mass", "gamma"))
+_PointAndCounts = _structure(
+    "_PointAndCounts",
+    (),
+    (
+        "initial", "transition", "transposed", "factors", "alpha", "over_mass", "gamma", "counts",
+        "firsts", "pairs",
+    ),
+)  # fmt: skip
+_Linearisation = _structure(
+    "_Linearisation", (), ("threads", "parts", "at", "here", "scratch", "lowest")
+)
+_Products = _structure(
+    "_Products",
+    (),
+    ("threads", "parts", "at", "here", "slopes", "counts", "firsts", "scratch", "initial"),
+)
+_Scales = _structure("_Scales", (), ("over", "share", "weight", "means"))
 
 
 def address(array: np.ndarray | None) -> int | None:
@@ -49,99 +55,160 @@ def address(array: np.ndarray | None) -> int | None:
     return None if array is None else array.ctypes.data
 
 
+def _addresses(arrays: Sequence[np.ndarray]) -> Any:
+    return (ctypes.c_void_p * len(arrays))(*map(address, arrays))
+
+
 class Messages:
-    """What linearising keeps on one core: α, 1/mass and γ of every slot, in one dtype."""
+    """What linearising keeps of a part: α, 1/mass and γ of every slot, in one dtype."""
 
     def __init__(self, groups: Groups, labels: int, dtype: np.dtype):
         shape = (int(groups.first[-1]), labels, WIDTH)
-        self.arrays = [aligned_zeros(shape, dtype) for _ in range(3)]
+        self.dtype, self._arrays = dtype, [aligned_zeros(shape, dtype) for _ in range(3)]
+        self.addresses = [address(array) for array in self._arrays]
 
 
-class Core:
-    """The sequences of one core, and room for what is computed of them."""
+class Part:
+    """Some of the sequences, and room for what is summed over them."""
 
-    def __init__(self, groups: Groups, labels: int, num_words: int):
-        self.groups, self._labels = groups, labels
-        self.columns = -(-labels // WIDTH) * WIDTH
-        self.rows = num_words + 1  # the last for what is no word
-        vectors = (2 + 2 * groups.longest + labels) * labels
-        self.scratch = aligned_zeros((vectors * _VECTOR,), np.uint8)
+    def __init__(self, groups: Groups, labels: int, rows: int, columns: int):
+        self.groups = groups
         self.pairs = np.zeros((labels, labels))
-        self.places = _Places(
-            len(groups.first) - 1, labels, self.columns, self.rows,
-            *map(address, (groups.first, groups.words, groups.begins, groups.allowed)),
-        )  # fmt: skip
         self.sums = {
-            dtype: (aligned_zeros((self.rows, self.columns), dtype), np.zeros(labels, dtype))
+            dtype: (aligned_zeros((rows, columns), dtype), np.zeros(labels, dtype))
             for dtype in NAMES
         }
+        self.addresses = [address(array) for array in (*self.sums[WIDE], self.pairs)]
+
+
+class Kernels:
+    """The kernels on parts of a corpus, which a number of threads take as they come.
+
+    What comes of it does not depend on their number: every part has sums of its own.
+
+    Args:
+        groups: of each part. labels: s. num_words: v. cores: as many threads.
+
+    Raises:
+        CannotBuild: where there are none.
+    """
+
+    def __init__(self, groups: list[Groups], labels: int, num_words: int, cores: int):
+        self._library = load_kernels()
+        self.labels, self.columns = labels, -(-labels // WIDTH) * WIDTH
+        self.rows = num_words + 1  # the last for what is no word
+        self.parts = [Part(each, labels, self.rows, self.columns) for each in groups]
+        vectors = (2 + 2 * max(each.longest for each in groups) + labels) * labels
+        threads = max(1, min(cores, len(groups)))
+        room = [aligned_zeros((vectors * _VECTOR,), np.uint8) for _ in range(threads)]
+        self._room, self._scratch = room, _addresses(room)
+        self._sums = {
+            dtype: [_addresses(each) for each in zip(*(part.sums[dtype] for part in self.parts))]
+            for dtype in NAMES
+        }
+        self._lowest = np.ones(len(groups))
+        sizes = labels, self.columns, self.rows
+        places = ((each.first, each.words, each.begins, each.allowed) for each in groups)
+        self._places = (_Places * len(groups))(
+            *(
+                _Places(len(first) - 1, *sizes, *map(address, (first, *rest)))
+                for first, *rest in places
+            )
+        )
+        self._threads = self._library.hmm_pool_begin(threads)
+        weakref.finalize(self, self._library.hmm_pool_end, self._threads)
+
+    def _shared(self) -> tuple[int, int, int]:
+        return self._threads, len(self.parts), ctypes.addressof(self._places)
 
     def linearise(
-        self, library: Any, theta: list[np.ndarray], messages: Messages, with_pairs: bool
+        self, theta: list[np.ndarray], messages: list[Messages], with_pairs: bool
     ) -> float:
-        """Fill `messages` and the sums; the smallest positive entry of a forward message."""
-        counts, firsts = self.sums[WIDE]
-        pairs = self.pairs if with_pairs else None
-        arrays = (*theta, *messages.arrays, counts, firsts, pairs, self.scratch)
-        given = _PointAndCounts(*map(address, arrays))
-        run = getattr(library, f"hmm_linearise_{NAMES[messages.arrays[0].dtype]}")
-        return run(ctypes.byref(self.places), ctypes.byref(given))
+        """Fill `messages` and the sums; the smallest positive entry of a forward message.
 
-    def product_arguments(
-        self, tables: list[np.ndarray], messages: Messages, slopes: np.ndarray
-    ) -> tuple[Any, ...]:
-        """Of the kernel for products, all but the last, the slopes of first labels."""
-        dtype = slopes.dtype
-        point = _Point(*map(address, (*tables, *messages.arrays)))
-        room = map(address, (slopes, *self.sums[dtype], self.scratch))
-        return (ctypes.byref(self.places), ctypes.byref(point), *room)
+        Args:
+            theta: of float64, initial, transition, its transpose, and emissions [rows, columns].
+            messages: of each part. with_pairs: whether transitions are counted.
+        """
+        tables = [address(table) for table in theta]
+        here = (_PointAndCounts * len(self.parts))(
+            *(
+                _PointAndCounts(*tables, *kept.addresses, *part.addresses[: 3 if with_pairs else 2])
+                for part, kept in zip(self.parts, messages)
+            )
+        )
+        run = getattr(self._library, f"hmm_linearise_{NAMES[messages[0].dtype]}")
+        scratch, lowest = ctypes.addressof(self._scratch), address(self._lowest)
+        given = _Linearisation(*self._shared(), ctypes.addressof(here), scratch, lowest)
+        run(ctypes.byref(given))
+        return float(self._lowest.min())
 
+    def products(
+        self, tables: list[np.ndarray], messages: list[Messages], slopes: np.ndarray
+    ) -> Products:
+        """With the Jacobian at a point.
 
-class Other:
-    """A thread that runs what it is handed. As quick as threads of Python are: a pool's futures
-    take a part of a product."""
-
-    def __init__(self):
-        self._calls, self._answers, self._number = SimpleQueue(), SimpleQueue(), 0
-        threading.Thread(target=_work, args=(self._calls, self._answers), daemon=True).start()
-        weakref.finalize(self, self._calls.put, None)
-
-    def begin(self, call: Callable[[], Any]) -> None:
-        """Hand over."""
-        self._number += 1
-        self._calls.put((self._number, call))
-
-    def end(self) -> Any:
-        """What the call returned, or its exception."""
-        number, found, error = 0, None, None
-        while number != self._number:  # one that an interrupt left behind is not the last one's
-            number, found, error = self._answers.get()
-        if error is not None:
-            raise error
-        return found
+        Args:
+            tables: transition, and its transpose, of the messages' dtype. messages: of the point.
+            slopes: [rows, columns], filled before each.
+        """
+        dtype, at = slopes.dtype, [address(table) for table in tables]
+        here = (_Point * len(self.parts))(*(_Point(*at, *kept.addresses) for kept in messages))
+        given = _Products(
+            *self._shared(), ctypes.addressof(here), address(slopes),
+            *map(ctypes.addressof, self._sums[dtype]), ctypes.addressof(self._scratch), None,
+        )  # fmt: skip
+        return Products(self._library, given, dtype, (self, tables, messages, slopes, here))
 
 
-def _work(calls: SimpleQueue, answers: SimpleQueue) -> None:
-    while (given := calls.get()) is not None:
-        number, call = given
-        try:
-            answers.put((number, call(), None))
-        except BaseException as error:  # for the thread that waits
-            answers.put((number, None, error))
-        del given, call  # which keep what they were called with
+class Products:
+    """Calls of the kernel for products at a point.
+
+    Args:
+        library: the kernels. given: what they are told. dtype: of all. kept: whose addresses that
+            has.
+    """
+
+    def __init__(self, library: ctypes.CDLL, given: Any, dtype: np.dtype, kept: Any):
+        self._given, self._dtype, self._kept = given, dtype, kept
+        self._place = ctypes.byref(given)
+        self._run = getattr(library, f"hmm_product_{NAMES[dtype]}")
+        self._run_flat = getattr(library, f"hmm_flat_product_{NAMES[dtype]}")
+
+    def __call__(self, initial: np.ndarray | None) -> None:
+        """Fill the sums, by the slopes of emissions, and of first labels if they move."""
+        self._given.initial = address(initial)
+        self._run(self._place)
+        self._given.initial = None
+
+    def on_flat(self, over: np.ndarray, share: np.ndarray, weight: np.ndarray) -> Any:
+        """The product on vectors of the dtype, as ``hmm_flat.h`` has it, without any other
+        operation of NumPy: those on so short vectors would take as long as a part of it."""
+        dtype, run, place = self._dtype, self._run_flat, self._place
+        tables = [np.ascontiguousarray(table, dtype) for table in (over, share, weight)]
+        means = np.zeros(self._kept[0].labels)
+        scales = _Scales(*map(address, (*tables, means)))
+        by = ctypes.byref(scales)
+
+        def product(vector: np.ndarray) -> np.ndarray:
+            vector = np.ascontiguousarray(vector, dtype)
+            found = np.empty_like(vector)
+            run(place, by, vector.ctypes.data, found.ctypes.data)
+            return found
+
+        product.keeps = (self, tables, means)  # pyright: ignore - what the addresses are of
+        return product
 
 
 def load_kernels() -> ctypes.CDLL:
     """The library, its functions declared; `CannotBuild` where there is none."""
     library = load_library("hmm")
+    pointer = ctypes.c_void_p
+    arguments = {"hmm_linearise": 1, "hmm_product": 1, "hmm_flat_product": 4}
     for name in NAMES.values():
-        linearise = getattr(library, f"hmm_linearise_{name}")
-        linearise.restype, linearise.argtypes = ctypes.c_double, (ctypes.c_void_p,) * 2
-        product = getattr(library, f"hmm_product_{name}")
-        product.restype, product.argtypes = None, (ctypes.c_void_p,) * 7
-        slopes = getattr(library, f"hmm_slopes_{name}")
-        slopes.restype, slopes.argtypes = None, (ctypes.c_void_p,) * 6
-        collect = getattr(library, f"hmm_collect_{name}")
-        pointers = (ctypes.c_void_p,) * 3
-        collect.restype, collect.argtypes = None, (ctypes.c_void_p, ctypes.c_int64, *pointers)
+        for function, number in arguments.items():
+            declared = getattr(library, f"{function}_{name}")
+            declared.restype, declared.argtypes = None, (pointer,) * number
+    library.hmm_pool_begin.restype, library.hmm_pool_begin.argtypes = pointer, (ctypes.c_int64,)
+    library.hmm_pool_end.restype, library.hmm_pool_end.argtypes = None, (pointer,)
     return library

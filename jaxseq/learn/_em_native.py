@@ -21,10 +21,8 @@ References:
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -32,7 +30,7 @@ import numpy as np
 from jaxseq.chain._engines import smallest_trusted
 from jaxseq.learn._em_corpus import WordCorpus
 from jaxseq.learn._em_groups import aligned_zeros, make_groups
-from jaxseq.learn._em_kernels import NAMES, WIDE, Core, Messages, Other, address, load_kernels
+from jaxseq.learn._em_kernels import NAMES, WIDE, Kernels, Messages
 from jaxseq.models._hmm import EVENT_AXES, Multinomials
 from jaxseq.native._build import CannotBuild
 
@@ -49,7 +47,8 @@ class _Families(NamedTuple):
 
 
 class WordKernels:
-    """Expected counts of a corpus by the kernels, and their Jacobian, a core's share a thread.
+    """Expected counts of a corpus by the kernels, and their Jacobian, on as many threads as the
+    corpus has cores; of any number of them the same, to the bit.
 
     Args:
         corpus: of `word_corpus`, with at least one sequence.
@@ -70,11 +69,8 @@ class WordKernels:
     """
 
     def __init__(self, corpus: WordCorpus, num_labels: int):
-        self.library = load_kernels()
-        self.cores = [
-            Core(groups, num_labels, corpus.num_words) for groups in make_groups(corpus, num_labels)
-        ]
-        self._others = [Other() for _ in self.cores[1:]]
+        groups = make_groups(corpus, num_labels)
+        self.kernels = Kernels(groups, num_labels, corpus.num_words, corpus.cores)
         self._spare: dict[np.dtype, list[list[Messages]]] = {dtype: [] for dtype in NAMES}
 
     def linearise(
@@ -97,35 +93,24 @@ class WordKernels:
         dtype = np.dtype(dtype)
         tilde = _Families(*(np.asarray(family, np.float64) for family in parameters))
         theta = _Families(*(_normalise(*pair) for pair in zip(tilde, EVENT_AXES)))
-        labels, core = len(theta.initial), self.cores[0]
-        factors = aligned_zeros((core.rows, core.columns), np.float64)
+        labels, kernels = len(theta.initial), self.kernels
+        factors = aligned_zeros((kernels.rows, kernels.columns), np.float64)
         tops = theta.emission.max(1, keepdims=True)
         factors[:-1, :labels] = theta.emission / np.where(tops > 0, tops, 1)
         tables = [theta.initial, *map(np.ascontiguousarray, (theta.transition, theta.transition.T))]
         spare = self._spare[dtype]
-        kept = spare.pop() if spare else [Messages(c.groups, labels, dtype) for c in self.cores]
-        lowest = self.on_cores(
-            [
-                partial(core.linearise, self.library, [*tables, factors], here, with_transitions)
-                for core, here in zip(self.cores, kept)
-            ]
-        )
-        if not _is_certified(theta, factors, min(lowest), dtype):
+        kept = spare.pop() if spare else [Messages(p.groups, labels, dtype) for p in kernels.parts]
+        lowest = kernels.linearise([*tables, factors], kept, with_transitions)
+        if not _is_certified(theta, factors, lowest, dtype):
             spare.append(kept)
             return None
-        sums = [core.sums[WIDE] for core in self.cores]
+        sums = [part.sums[WIDE] for part in kernels.parts]
         emission = _add_up([counts[:-1, :labels] for counts, _ in sums])
         initial = _add_up([firsts for _, firsts in sums])
-        transition: Any = _add_up([core.pairs for core in self.cores]) if with_transitions else None
-        product = NativeProduct(self, tilde, theta.transition.astype(dtype), kept, dtype)
+        transition: Any = _add_up([p.pairs for p in kernels.parts]) if with_transitions else None
+        product = NativeProduct(kernels, tilde, theta.transition.astype(dtype), kept, dtype)
         weakref.finalize(product, spare.append, kept).atexit = False
         return Multinomials(*cast(Any, (initial, transition, emission))), product
-
-    def on_cores(self, calls: list[Callable[[], Any]]) -> list:
-        """All calls at once, on threads that stay; the first on this one."""
-        for other, call in zip(self._others, calls[1:]):
-            other.begin(call)
-        return [calls[0](), *(other.end() for other in self._others)]
 
 
 class NativeProduct:
@@ -133,23 +118,18 @@ class NativeProduct:
 
     def __init__(
         self,
-        kernels: WordKernels,
+        kernels: Kernels,
         tilde: _Families,
         transition: np.ndarray,
         kept: list[Messages],
         dtype: np.dtype,
     ):
-        self._kernels, self._dtype, self._kept = kernels, dtype, kept
+        self._parts, self._dtype = kernels.parts, dtype
         self._slopes = _LogSlopes(tilde)
-        self._tables = [np.ascontiguousarray(table) for table in (transition, transition.T)]
-        core = kernels.cores[0]
-        self._by_word = aligned_zeros((core.rows, core.columns), dtype)
+        tables = [np.ascontiguousarray(table) for table in (transition, transition.T)]
+        self._by_word = aligned_zeros((kernels.rows, kernels.columns), dtype)
         self._first = np.zeros(len(transition), dtype)
-        run = getattr(kernels.library, f"hmm_product_{NAMES[dtype]}")
-        self._calls = [
-            partial(run, *core.product_arguments(self._tables, messages, self._by_word))
-            for core, messages in zip(kernels.cores, kept)
-        ]
+        self._run = kernels.products(tables, kept, self._by_word)
 
     def __call__(self, moves: Moves) -> Moves:
         labels = len(self._first)
@@ -160,9 +140,9 @@ class NativeProduct:
         first = None
         if "initial" in moves:
             self._first[:] = self._slopes("initial", moves["initial"])
-            first = self._first.ctypes.data
+            first = self._first
         self._run(first)
-        sums = [core.sums[self._dtype] for core in self._kernels.cores]
+        sums = [part.sums[self._dtype] for part in self._parts]
         found = {}
         if "emission" in moves:
             found["emission"] = _add_up([counts[:-1, :labels] for counts, _ in sums])
@@ -170,45 +150,13 @@ class NativeProduct:
             found["initial"] = _add_up([firsts for _, firsts in sums])
         return found
 
-    def _run(self, first: int | None = None) -> None:
-        self._kernels.on_cores([partial(call, first) for call in self._calls])
-
     def on_flat(self, scale: np.ndarray, number: int) -> Callable[[np.ndarray], np.ndarray]:
-        """The product of emissions alone, on vectors Θ̃/σ [v·s], divided by `number`.
-
-        Of and in the products' dtype, without any other operation of NumPy: those on so short
-        vectors would take as long as a part of the product.
-        """
-        kernels, dtype = self._kernels, self._dtype
+        """The product of emissions alone, on vectors Θ̃/σ [v·s], divided by `number`; of and in the
+        products' dtype."""
         _, over, over_sum = self._slopes.over["emission"]
-        tables = [
-            np.ascontiguousarray(np.broadcast_to(table, scale.shape), dtype)
-            for table in (
-                scale * over.ravel(),
-                scale * np.broadcast_to(over_sum, over.shape).ravel(),
-                1 / (scale * number),
-            )
-        ]
-        name = NAMES[dtype]
-        place = ctypes.byref(kernels.cores[0].places)
-        sums = [core.sums[dtype][0] for core in kernels.cores]
-        addresses = (ctypes.c_void_p * len(sums))(*map(address, sums))
-        means = np.zeros(len(self._first))
-        over_at, share_at, weight_at = map(address, tables)
-        slopes_at, means_at = address(self._by_word), address(means)
-        make = getattr(kernels.library, f"hmm_slopes_{name}")
-        collect = getattr(kernels.library, f"hmm_collect_{name}")
-
-        def product(vector: np.ndarray) -> np.ndarray:
-            vector = np.ascontiguousarray(vector, dtype)
-            make(place, vector.ctypes.data, over_at, share_at, slopes_at, means_at)
-            self._run()
-            found = np.empty_like(vector)
-            collect(place, len(sums), addresses, weight_at, found.ctypes.data)
-            return found
-
-        product.keeps = (self, tables, means)  # pyright: ignore - what the addresses are of
-        return product
+        shares = np.broadcast_to(over_sum, over.shape).ravel()
+        weight = np.broadcast_to(1 / (scale * number), over.size)
+        return self._run.on_flat(scale * over.ravel(), scale * shares, weight)
 
 
 class _LogSlopes:

@@ -31,7 +31,7 @@ from jaxseq.learn.homotopy import (
     select_min_eigenvalue,
     select_monotone,
 )
-from jaxseq.learn.homotopy._select import choose
+from jaxseq.learn.homotopy._select import choose, greatest_after_start
 from jaxseq.models._hmm import HMM, Multinomials
 
 RULES = ("monotone", "min_eigenvalue", "max_entropy")
@@ -97,8 +97,9 @@ class HMMPath:
 
         ``"monotone"``: the last before λ first turns. ``"min_eigenvalue"``: where an eigenvalue
         of g₂(λ)·∇E − I is nearest to 0. ``"max_entropy"``: where labels of the unlabelled
-        sequences have most entropy. Warns if the path ended where it should not have, as
-        `jaxseq.learn.homotopy.select_monotone` and its neighbours do.
+        sequences have most entropy, after a step at least (λ = 0 is the supervised model). Warns
+        if the path ended where it should not have, as `jaxseq.learn.homotopy.select_monotone` and
+        its neighbours do.
         """
         if rule == "monotone":
             return select_monotone(self.path)
@@ -106,7 +107,7 @@ class HMMPath:
             return select_min_eigenvalue(self.path)
         if rule != "max_entropy":
             raise ValueError(f"rule: expected one of {', '.join(RULES)}, got {rule!r:.60}")
-        index = int(self.entropies.argmax())
+        index = greatest_after_start(self.entropies)
         why = f"the entropy there, {self.entropies[index]:.6g} nats a sequence, is the greatest"
         return choose(self.path, index, why)
 

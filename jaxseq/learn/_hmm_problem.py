@@ -17,7 +17,6 @@ from jaxseq.learn._counts import (
     add_up,
     check_families,
     known_counts,
-    mean_counts,
     number_of,
 )
 from jaxseq.learn._em_corpus import WordCorpus, WordShard
@@ -82,20 +81,19 @@ def homotopy_problem(
     number_of(unlabelled, name="unlabelled")
     EMOperator(None, unlabelled, 1.0).check_possible(constant)
     is_free = Multinomials(*cast(Any, (family not in frozen for family in FAMILIES)))
-    expected = mean_counts(constant, unlabelled)
-    scales = (
-        _root_of_mean(c, e) if free else None for c, e, free in zip(constant, expected, is_free)
-    )
-    scale = Multinomials(*cast(Any, scales))
     traced = _MeanCounts(unlabelled.shards, unlabelled.num_sequences)
     expect, moving = freeze(traced, constant, constant, is_free)
+    linearise = Linearisation(constant, unlabelled, frozen)
+    expected = linearise(moving)[0]
+    scales = (None if c is None else _root_of_mean(c, e) for c, e in zip(moving, expected))
+    scale = Multinomials(*cast(Any, scales))
     return Problem(
         expect,
         moving,
         weights=weights,
         axes=tuple(axis for axis, free in zip(EVENT_AXES, is_free) if free),
         scale=scale,
-        linearise=Linearisation(constant, unlabelled, frozen),
+        linearise=linearise,
     )
 
 
@@ -123,8 +121,10 @@ def smoothed_means(labelled: WordCorpus, smoothing: Smoothing, dtype: Any = None
 
 
 def _root_of_mean(constant: Any, expected: Any) -> Any:
+    """σ, with the bits of a float32: a path may turn on the last of a float64, in which sums over
+    the shards of other cores, or by another engine, differ."""
     mean = (constant + expected) / 2
-    return jnp.where(mean > 0, jnp.sqrt(mean), 1)
+    return jnp.where(mean > 0, jnp.sqrt(mean), 1).astype(jnp.float32).astype(constant.dtype)
 
 
 class _MeanCounts(eqx.Module):

@@ -33,7 +33,7 @@ FOLDER = "JAXSEQ_CACHE_DIR"
 """Variable for the folder of compiled libraries."""
 COMPILERS = ("c++", "g++", "clang++")
 FLAGS = (
-    "-std=gnu++17", "-O3", "-fPIC", "-shared",
+    "-std=gnu++17", "-O3", "-fPIC", "-shared", "-pthread",
     "-ffp-contract=fast",  # a·b + c in one instruction
     "-fno-math-errno", "-fno-trapping-math",
 )  # fmt: skip

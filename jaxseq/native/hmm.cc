@@ -31,7 +31,7 @@ typedef uint8_t bytes __attribute__((vector_size(8)));
 #define LOW_wide(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define HIGH_wide(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 
-// Where the sequences of one core lie.
+// Where the sequences of a part of the corpus lie.
 typedef struct {
     int64_t groups, labels, columns, words_end;
     const int64_t *first;   // [groups + 1] the slot with which a group begins
@@ -39,6 +39,8 @@ typedef struct {
     const uint16_t *begins; // [slots] a bit a lane: whether its sequence begins here
     const uint8_t *allowed; // [slots][labels][WIDTH] whether a label may be, or NULL if all may
 } places;
+
+#include "hmm_pool.h"
 
 #define REAL float
 #define KIND single

@@ -11,7 +11,7 @@ INLINE void keep(void *array, const int narrow, int64_t at, vec values) {
 typedef struct {
     const double *initial, *transition, *transposed, *factors; // [labels], two [labels][labels],
     void *alpha, *over_mass, *gamma;                           // [word][columns]
-    double *counts, *firsts, *pairs, *scratch;                 // pairs: NULL if not wanted
+    double *counts, *firsts, *pairs;                           // pairs: NULL if not wanted
 } point_and_counts;
 
 typedef int64_t integers __attribute__((vector_size(64)));
@@ -26,14 +26,14 @@ INLINE vec positive(vec values, vec of_them, double others) {
 }
 
 // Forward from slot to slot, then back; alphas and masses of the group in scratch.
-INLINE void count_group(const places *at, const point_and_counts *here, const int narrow,
-                        int64_t group, int64_t lane, vec *lowest) {
+INLINE void count_group(const places *at, const point_and_counts *here, double *scratch,
+                        const int narrow, int64_t group, int64_t lane, vec *lowest) {
     const int64_t labels = at->labels, columns = at->columns;
     const int64_t start = at->first[group], slots = at->first[group + 1] - start;
     const int32_t *words = at->words + start * WIDTH + lane;
     const uint16_t *begins = at->begins + start;
     const uint8_t *allowed = at->allowed ? at->allowed + start * labels * WIDTH + lane : NULL;
-    vec *x = (vec *)here->scratch, *y = x + labels, *pairs = y + labels;
+    vec *x = (vec *)scratch, *y = x + labels, *pairs = y + labels;
     vec *alphas = pairs + labels * labels, *overs = alphas + slots * labels;
     vec low = *lowest;
     for (int64_t t = 0; t < slots; t++) {
@@ -85,16 +85,17 @@ INLINE void count_group(const places *at, const point_and_counts *here, const in
     }
 }
 
-INLINE double count(const places *at, const point_and_counts *here, const int narrow) {
+INLINE double count(const places *at, const point_and_counts *here, double *scratch,
+                    const int narrow) {
     const int64_t labels = at->labels;
     vec lowest = OWN(all)(1);
-    vec *pairs = (vec *)here->scratch + 2 * labels;
+    vec *pairs = (vec *)scratch + 2 * labels;
     memset(here->counts, 0, sizeof(double) * (size_t)(at->words_end * at->columns));
     memset(here->firsts, 0, sizeof(double) * (size_t)labels);
     memset(pairs, 0, sizeof(vec) * (size_t)(labels * labels));
     for (int64_t group = 0; group < at->groups; group++)
         for (int64_t lane = 0; lane < WIDTH; lane += LANES)
-            count_group(at, here, narrow, group, lane, &lowest);
+            count_group(at, here, scratch, narrow, group, lane, &lowest);
     if (here->pairs)
         for (int64_t k = 0; k < labels * labels; k++)
             here->pairs[k] = OWN(sum)(pairs[k]) * here->transition[k];
@@ -103,12 +104,36 @@ INLINE double count(const places *at, const point_and_counts *here, const int na
     return found;
 }
 
-// Expected counts; what products need, in floats or doubles; and the smallest positive entry of a
-// forward message. scratch: (2 + 2·slots of the longest group + labels)·labels vectors.
-extern "C" double hmm_linearise_single(const places *at, const point_and_counts *here) {
-    return count(at, here, 1);
+// All parts; [parts] each, but for a scratch a thread, of (2 + 2·slots of the longest group +
+// labels)·labels vectors.
+typedef struct {
+    pool *threads;
+    int64_t parts;
+    const places *at;
+    const point_and_counts *here;
+    double *const *scratch;
+    double *lowest;
+} linearisation;
+
+INLINE void count_part(const void *what, int64_t part, int64_t thread, const int narrow) {
+    const linearisation *all = (const linearisation *)what;
+    all->lowest[part] = count(all->at + part, all->here + part, all->scratch[thread], narrow);
 }
 
-extern "C" double hmm_linearise_wide(const places *at, const point_and_counts *here) {
-    return count(at, here, 0);
+static void count_single(const void *what, int64_t part, int64_t thread) {
+    count_part(what, part, thread, 1);
+}
+
+static void count_wide(const void *what, int64_t part, int64_t thread) {
+    count_part(what, part, thread, 0);
+}
+
+// Expected counts; what products need, in floats or doubles; and the smallest positive entry of a
+// forward message.
+extern "C" void hmm_linearise_single(const linearisation *all) {
+    share_out(all->threads, count_single, all, all->parts);
+}
+
+extern "C" void hmm_linearise_wide(const linearisation *all) {
+    share_out(all->threads, count_wide, all, all->parts);
 }

@@ -6,11 +6,11 @@ typedef struct {
     const REAL *alpha, *over_mass, *gamma;
 } OWN(point);
 
-// counts[word][label] += the change of expected counts, as logarithms of emissions change by
+// counts[word][label] = the change of expected counts, as logarithms of emissions change by
 // slopes[word][label] and those of first labels by initial[label], unless that is NULL; then firsts
 // is not looked at either. scratch: 2·(slots of the longest group + 1)·labels vectors.
-extern "C" void OWN(hmm_product)(const places *at, const OWN(point) *here, const REAL *slopes, REAL *counts,
-                      REAL *firsts, REAL *scratch, const REAL *initial) {
+static void OWN(product_of_part)(const places *at, const OWN(point) *here, const REAL *slopes,
+                                 REAL *counts, REAL *firsts, REAL *scratch, const REAL *initial) {
     const int64_t labels = at->labels, columns = at->columns, step = labels * (WIDTH / LANES);
     memset(counts, 0, sizeof(REAL) * (size_t)(at->words_end * columns));
     if (initial) memset(firsts, 0, sizeof(REAL) * (size_t)labels);
@@ -62,4 +62,26 @@ extern "C" void OWN(hmm_product)(const places *at, const OWN(point) *here, const
             if (t) OWN(multiply)(labels, here->transposed, x, y);
         }
     }
+}
+
+// All parts, at one point; [parts] each, but for the slopes and a scratch a thread.
+typedef struct {
+    pool *threads;
+    int64_t parts;
+    const places *at;
+    const OWN(point) *here;
+    REAL *slopes;
+    REAL *const *counts, *const *firsts, *const *scratch;
+    const REAL *initial;
+} OWN(products);
+
+static void OWN(product_job)(const void *what, int64_t part, int64_t thread) {
+    const OWN(products) *all = (const OWN(products) *)what;
+    OWN(product_of_part)(all->at + part, all->here + part, all->slopes, all->counts[part],
+                         all->firsts[part], all->scratch[thread], all->initial);
+}
+
+// With all->initial, which the caller may set anew, or NULL.
+extern "C" void OWN(hmm_product)(const OWN(products) *all) {
+    share_out(all->threads, OWN(product_job), all, all->parts);
 }

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import time
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +23,7 @@ from jaxseq.learn import (
     published_jacobian,
     word_corpus,
 )
-from jaxseq.learn._em_kernels import Other
+from jaxseq.learn._em_groups import make_groups
 from jaxseq.learn._em_native import WordKernels, find_kernels
 from jaxseq.learn.homotopy import Outcome
 from jaxseq.learn.homotopy._host import linearise_flat
@@ -222,19 +225,45 @@ def test_products_of_flat_vectors_are_the_same(dtype, cores):
     np.testing.assert_allclose(found, wanted, atol=accuracy * float(abs(wanted).max()))
 
 
-def test_threads_hand_on_errors_and_what_was_called_last():
-    other, calls = Other(), []
-    other.begin(lambda: calls.append(1))  # nobody waits for it
-    other.begin(lambda: 7)
-    assert other.end() == 7
-    assert calls == [1]
+@needs_kernels
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_on_any_number_of_cores_the_bits_are_the_same(dtype):
+    """More threads than parts, fewer, and as many."""
+    rng = np.random.default_rng(7)
+    sequences = [rng.integers(9, size=n) for n in rng.integers(1, 30, size=300)]
+    weights, found = draw_weights(7, words=9, labels=5), []
+    assert len(make_groups(word_corpus(sequences, 9), 5)) == 4
+    for cores in (1, 2, 3, 4, 7):
+        counts, product = linearise(weights, word_corpus(sequences, 9, cores=cores), dtype)
+        moves = moves_of(7, weights, ("initial", "emission"))
+        changes = [product(moves) for _ in range(20)]  # threads that race would differ sometimes
+        flat = product.on_flat(np.ones(45), 300)(moves["emission"].ravel().astype(dtype))
+        found.append([*counts, *(c[name] for c in changes for name in moves), flat])
+    for others in found[1:]:
+        for ours, theirs in zip(found[0], others):
+            np.testing.assert_array_equal(ours, theirs)
 
-    def fail():
-        raise ValueError("expected nothing, got an error")
 
-    other.begin(fail)
-    with pytest.raises(ValueError, match="got an error"):
-        other.end()
+@needs_kernels
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:.*fork.*")
+def test_a_forked_process_works_alone():
+    """It has none of its parent's threads, and must not wait for them."""
+    rng = np.random.default_rng(3)
+    sequences = [rng.integers(WORDS, size=4) for _ in range(200)]
+    weights = draw_weights(3)
+    _, product = linearise(weights, word_corpus(sequences, WORDS, cores=2))
+    moves = moves_of(3, weights, ("emission",))
+    expected = product(moves)["emission"]
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if np.array_equal(product(moves)["emission"], expected) else 1)
+    deadline = time.monotonic() + 60
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if ended == (0, 0):
+        os.kill(child, signal.SIGKILL)
+    assert ended == (child, 0)
 
 
 # ----------------------------------------------------------------------- on the way of a path

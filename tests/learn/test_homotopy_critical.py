@@ -284,6 +284,8 @@ def test_max_entropy_asks_every_point():
         return -(prior * jnp.log(prior)).sum()
 
     values = [float(entropy(path.parameters(index))) for index in range(len(path.points))]
-    assert select_max_entropy(path, entropy).index == int(np.argmax(values))
+    assert select_max_entropy(path, entropy).index == 1 + int(np.argmax(values[1:]))
+    falling = iter(range(0, -len(values), -1))
+    assert select_max_entropy(path, lambda tilde: next(falling)).index == 1
     with pytest.raises(ValueError, match="entropy: expected finite numbers, got nan at point 0"):
         select_max_entropy(path, lambda tilde: jnp.nan)

@@ -26,6 +26,7 @@ from jaxseq.learn.homotopy._path import (
     StepOutcome,
     extend,
     first_point,
+    tried,
 )
 from jaxseq.learn.homotopy._problem import Problem, flat_map, unraveller
 from jaxseq.learn.homotopy._settings import Predictor, Settings, check_settings, least_tolerance
@@ -228,7 +229,7 @@ def _try_step(solver: Solver, path: Path, base: Base, cubic: Hermite | None) -> 
             return solver.predict(point, unit, length, base)
         return keep_positive(solver.problem, point, cubic.at(length).astype(point.dtype))
 
-    if _is_stuck(path, path.events) and not _is_stuck(path, path.events[:-1]):
+    if _should_land(path):
         landed = _land_at_once(solver, path, base)
         if landed is not None:
             return landed
@@ -242,6 +243,14 @@ def _try_step(solver: Solver, path: Path, base: Base, cubic: Hermite | None) -> 
     start = point + share * (predicted - point) if cubic is None else predict(share * step)
     landed = solver.land(start, 1.0, base, _yardstick(point, share * step))
     return _Trial(landed, share * step, True)
+
+
+def _should_land(path: Path) -> bool:
+    """Where the path gets stuck, and then at every so many steps: most are in vain, and cost little
+    beside the crawling that one of them ends."""
+    if not _is_stuck(path, path.events):
+        return False
+    return not _is_stuck(path, path.events[:-1]) or len(path.events) % CAREFUL == 0
 
 
 def _land_at_once(solver: Solver, path: Path, base: Base) -> _Trial | None:
@@ -282,7 +291,7 @@ def _advance_corrected(solver: Solver, path: Path) -> Path:
 
     def shortened(outcome: StepOutcome, factor: float = 0.5) -> Path:
         event = Event(outcome, trial.step, lam, correction.steps)
-        return followed_by(path._replace(events=(*path.events, event)), factor, path.tangent)
+        return followed_by(tried(path, event), factor, path.tangent)
 
     if not correction.converged:
         return shortened(*_why_not(trial, judge(went)))
@@ -310,7 +319,7 @@ def _advance_corrected(solver: Solver, path: Path) -> Path:
         solver, correction.point, tangent, trial.step, path.leading, last=trial.lands
     )  # fmt: skip
     outcome = StepOutcome.LANDED if trial.lands else StepOutcome.ACCEPTED
-    if not trial.lands and turns_back(solver, path.events, new, tangent.seen):
+    if not trial.lands and turns_back(solver, path.crossed, new, tangent.seen):
         if not is_crossing(path.points[-1], new.point):
             return shortened(StepOutcome.SHORTENED_REVERSED, SHORTER)
         outcome = StepOutcome.CROSSED
@@ -318,7 +327,7 @@ def _advance_corrected(solver: Solver, path: Path) -> Path:
     # A length that has just failed would fail again: no growth right after.
     failed = bool(path.events) and not path.events[-1].outcome.is_accepted
     factor = min(verdict.factor, 1.0) if failed else verdict.factor
-    return followed_by(extend(path, new)._replace(events=(*path.events, event)), factor, chord)
+    return followed_by(tried(extend(path, new), event), factor, chord)
 
 
 def _noise(solver: Solver, point: np.ndarray, frame: Frame) -> float:
@@ -352,4 +361,4 @@ def _advance_as_published(solver: Solver, path: Path) -> Path:
         return path._replace(outcome=Outcome.NOT_FINITE)
     longer = extend(path, _measure(solver, point, tangent, step, path.leading))
     outcome = Outcome.LEFT_RANGE if point[-1] < 0 else None
-    return longer._replace(events=(*path.events, event), outcome=outcome)
+    return tried(longer, event)._replace(outcome=outcome)

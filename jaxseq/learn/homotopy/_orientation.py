@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from jaxseq.learn.homotopy._leading import Leading, Seen
-from jaxseq.learn.homotopy._path import Event, NewPoint, StepOutcome
+from jaxseq.learn.homotopy._path import NewPoint
 from jaxseq.learn.homotopy._solver import Solver
 
 UNSURE = 1e-3
@@ -47,18 +47,17 @@ def sign_of(shifted: np.ndarray, slope: float, unsure: float = 0.0) -> int:
     return (-1 if (shifted > 0).sum() % 2 else 1) * (1 if slope > 0 else -1)
 
 
-def expected_sign(events: tuple[Event, ...]) -> int:
+def expected_sign(crossed: int) -> int:
     """+1, changed by every bifurcation that was passed."""
-    crossed = sum(event.outcome is StepOutcome.CROSSED for event in events)
     return -1 if crossed % 2 else 1
 
 
-def turns_back(solver: Solver, events: tuple[Event, ...], new: NewPoint, seen: Seen) -> bool:
+def turns_back(solver: Solver, crossed: int, new: NewPoint, seen: Seen) -> bool:
     """Whether a point is on a part of the path that leads back.
 
     Args:
         solver: with the problem, and settings that keep eigenvectors; False without.
-        events: of the path so far.
+        crossed: bifurcations that the path has passed so far.
         new: the point, with eigenvalues of ∇E, all but the first of them rough.
         seen: what was seen of ∇E there.
 
@@ -67,7 +66,7 @@ def turns_back(solver: Solver, events: tuple[Event, ...], new: NewPoint, seen: S
     slope, weight = float(new.tangent[-1]), new.second_weight
     if not solver.keeps_leading:
         return False
-    expected, values = expected_sign(events), new.leading.values
+    expected, values = expected_sign(crossed), new.leading.values
     if sign_of(weight * values - 1, slope) == expected:
         return False
     count = int((weight * values > 1 - NEAR).sum()) + 1

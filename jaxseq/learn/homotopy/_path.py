@@ -76,6 +76,7 @@ class Path(NamedTuple):
         leading: eigenvectors of ∇E at the last point, if any are kept.
         next_step: the length that the next step will have.
         events: all steps that were tried.
+        crossed: how many of them passed a bifurcation.
         outcome: why it ended; None while it has not.
         unravel: makes the pytree Θ̃ of a flat Θ̃/σ.
 
@@ -100,6 +101,7 @@ class Path(NamedTuple):
     leading: Leading
     next_step: float
     events: tuple[Event, ...]
+    crossed: int
     outcome: Outcome | None
     unravel: Callable[[Any], Any]
 
@@ -166,6 +168,12 @@ def _with_row(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
     return room[: number + 1]
 
 
+def tried(path: Path, event: Event) -> Path:
+    """The path with one more event."""
+    crossed = path.crossed + (event.outcome is StepOutcome.CROSSED)
+    return path._replace(events=(*path.events, event), crossed=crossed)
+
+
 def extend(path: Path, new: NewPoint) -> Path:
     """The path with one more point."""
     chord = np.linalg.norm(new.point - path.points[-1])
@@ -198,6 +206,7 @@ def first_point(new: NewPoint, step: float, unravel: Callable[[Any], Any]) -> Pa
         leading=new.leading,
         next_step=step,
         events=(),
+        crossed=0,
         outcome=None,
         unravel=unravel,
     )

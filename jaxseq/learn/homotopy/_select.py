@@ -71,7 +71,12 @@ def select_min_eigenvalue(path: Path) -> Selection:
 
 
 def select_max_entropy(path: Path, entropy: Callable[[Any], Any]) -> Selection:
-    """The point with the greatest entropy of labels on the unlabelled data.
+    """The point after the first with the greatest entropy of labels on the unlabelled data.
+
+    The paper chooses among iterations, each of which has made a step: λ = 0, where the path begins,
+    is the model without unlabelled data, with which the choice is to be compared. Where entropy
+    falls all along, as unlabelled data make a model surer of itself, the first step's end is chosen
+    (λ = .004 to .008 in the paper).
 
     Args:
         path: the path.
@@ -81,8 +86,8 @@ def select_max_entropy(path: Path, entropy: Callable[[Any], Any]) -> Selection:
         >>> import jax.numpy as jnp
         >>> from jaxseq.learn.homotopy import Problem, Structure, follow_path
         >>> half = Problem(lambda x: x / 2 + 1, jnp.array([1.0]), structure=Structure.SYMMETRIC)
-        >>> select_max_entropy(follow_path(half), lambda theta: -theta.sum()).lam
-        0.0
+        >>> select_max_entropy(follow_path(half), lambda theta: -theta.sum()).index
+        1
 
     References:
         Haffari & Sarkar 2008, section 5.2; Ji, Watson & Carin 2007.
@@ -91,8 +96,18 @@ def select_max_entropy(path: Path, entropy: Callable[[Any], Any]) -> Selection:
     if not np.isfinite(values).all():
         where = int(np.flatnonzero(~np.isfinite(values))[0])
         raise ValueError(f"entropy: expected finite numbers, got {values[where]} at point {where}")
-    index = int(values.argmax())
+    index = greatest_after_start(values)
     return choose(path, index, f"the entropy there, {values[index]:.6g}, is the greatest")
+
+
+def greatest_after_start(values: np.ndarray) -> int:
+    """Where the greatest number is, the first one left out unless it is the only one.
+
+    Example:
+        >>> greatest_after_start(np.array([3.0, 1.0, 2.0])), greatest_after_start(np.ones(1))
+        (2, 0)
+    """
+    return 1 + int(values[1:].argmax()) if len(values) > 1 else 0
 
 
 def choose(path: Path, index: int, why: str) -> Selection:

@@ -96,12 +96,14 @@ def load_path(file: str | os.PathLike[str], problem: Problem, settings: Settings
     like += [jnp.zeros((kept, problem.size), SINGLE) for _ in LEADING]
     arrays, extra = load_checkpoint(file, like, _about(problem, settings))
     vectors = (np.asarray(array) for array in arrays[len(ARRAYS) :])
+    events = tuple(Event(StepOutcome[name], *rest) for name, *rest in extra["events"])
     return Path(
         **{name: np.asarray(array) for name, array in zip(ARRAYS, arrays)},
         **{name: np.asarray(extra[name], np.float64) for name in SERIES},
         leading=Leading(np.asarray(extra["leading"], np.float64), *vectors),
         next_step=extra["next_step"],
-        events=tuple(Event(StepOutcome[name], *rest) for name, *rest in extra["events"]),
+        events=events,
+        crossed=sum(event.outcome is StepOutcome.CROSSED for event in events),
         outcome=None if extra["outcome"] is None else Outcome[extra["outcome"]],
         unravel=unraveller(problem),
     )
