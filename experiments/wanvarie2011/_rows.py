@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from jaxseq.learn.active import Sequences, Spans, Strategy, Tokens
+from jaxseq.learn.active import Groups, Sequences, Spans, Strategy, Tokens
 
 TASKS = ("np", "conll2000", "conll2003")
 SUPERVISED = ("Sup", "Pointwise")
@@ -18,7 +18,9 @@ SEQUENCES: dict[str, dict[str, Any]] = {
     "Wanvarie10": {"ask": "unsure", "keep_sure": "open"},
 }
 """Rows that choose sentences, and what they ask of them (section 5.4)."""
-KINDS = (*SUPERVISED, "Partial", *SEQUENCES, "Proposed", "Spans")
+KINDS = (*SUPERVISED, "Partial", *SEQUENCES, "Proposed", "Groups", "Spans")
+ALIKE = "lower(word[0])|pos[-1]|pos[1]"
+"""Tokens that are alike for rows Groups: of one word, between the same parts of speech."""
 STARTS = ("longest", "random", "shortest")
 Start = Literal["longest", "random", "shortest"]
 
@@ -103,6 +105,8 @@ class Row:
         if self.kind == "Proposed":
             limits = (self.per_sentence or None, self.per_form or None)
             return Tokens(self.query_size, self.threshold, *limits)
+        if self.kind == "Groups":
+            return Groups(ALIKE, self.query_size, self.threshold, self.per_sentence or None)
         if self.kind == "Spans":
             return Spans(self.span_width, self.query_size, self.threshold)
         if self.kind in SEQUENCES:

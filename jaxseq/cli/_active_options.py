@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     from jaxseq.tagger import ActiveLearner
 
 OF_A_STRATEGY = {
-    "per_sentence": "tokens",
-    "per_form": "tokens",
-    "width": "spans",
-    "by": "sequences",
-    "ask": "sequences",
-    "keep_sure": "sequences",
+    "per_sentence": ("tokens", "groups"),
+    "per_form": ("tokens",),
+    "alike": ("groups",),
+    "width": ("spans",),
+    "by": ("sequences",),
+    "ask": ("sequences",),
+    "keep_sure": ("sequences",),
 }
-"""Option → the only strategy that has it; none of them is set unless the user gives it."""
+"""Option → the only strategies that have it; none is set unless the user gives it."""
 
 
 def add_learner_options(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +29,10 @@ def add_learner_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("what to ask, and when to stop").add_argument
     add(
         "--strategy",
-        choices=("tokens", "spans", "sequences"),
+        choices=("tokens", "groups", "spans", "sequences"),
         default="tokens",
-        help="ask for single tokens, stretches of tokens, or whole sentences (tokens)",
+        help="ask for single tokens, for those that stand for many like them, for stretches of "
+        "tokens, or for whole sentences (tokens)",
     )
     add("--count", type=int, default=500, metavar="N", help="tokens, or sentences, a round (500)")
     add(
@@ -40,10 +42,12 @@ def add_learner_options(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="ask for no label that is at least so probable (0.99)",
     )
-    add("--per-sentence", type=int, metavar="N", help="of tokens: of one sentence a round, at most "
-        "(any number)")  # fmt: skip
+    add("--per-sentence", type=int, metavar="N", help="of tokens and groups: of one sentence a "
+        "round, at most (any number)")  # fmt: skip
     add("--per-form", type=int, metavar="N", help="of tokens: of one word a round, at most (any "
         "number)")  # fmt: skip
+    add("--alike", metavar="TEMPLATE", help="of groups: tokens are alike where it has one value "
+        "(lower(word[0]))")  # fmt: skip
     add("--width", type=int, metavar="N", help="of spans: tokens, at most (3)")
     add(
         "--by",
@@ -81,10 +85,11 @@ def _add_training_options(add: Any) -> None:
 
 def check_learner_options(options: argparse.Namespace) -> None:
     """ValueError for options that do not go together, or a strategy that makes no sense."""
-    for name, strategy in OF_A_STRATEGY.items():
-        if getattr(options, name) is not None and options.strategy != strategy:
+    for name, strategies in OF_A_STRATEGY.items():
+        if getattr(options, name) is not None and options.strategy not in strategies:
             flag = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{flag}: expected along with --strategy {strategy} only")
+            wanted = " or ".join(strategies)
+            raise ValueError(f"{flag}: expected along with --strategy {wanted} only")
     for name in ("budget", "between"):
         given = getattr(options, name)
         if given is not None and given < 1:
@@ -93,12 +98,12 @@ def check_learner_options(options: argparse.Namespace) -> None:
 
 
 def _strategy(options: argparse.Namespace) -> Strategy:
-    from jaxseq.learn.active import Sequences, Spans, Tokens
+    from jaxseq.learn.active import Groups, Sequences, Spans, Tokens
 
     given = {
         name: getattr(options, name) for name in OF_A_STRATEGY if getattr(options, name) is not None
     }
-    kinds = {"tokens": Tokens, "spans": Spans, "sequences": Sequences}
+    kinds = {"tokens": Tokens, "groups": Groups, "spans": Spans, "sequences": Sequences}
     return kinds[options.strategy](count=options.count, threshold=options.threshold, **given)
 
 

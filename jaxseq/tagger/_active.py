@@ -55,7 +55,7 @@ class ActiveLearner(BaseEstimator):
 
     Args:
         estimator: the tagger; it is cloned, not changed.
-        strategy: what to ask: `jaxseq.learn.active.Tokens`, `Spans` or `Sequences`.
+        strategy: what to ask: `jaxseq.learn.active.Tokens`, `Groups`, `Spans` or `Sequences`.
         initial: sentences to be labelled whole before there is a model, if no label is known.
         initial_how: the ``"longest"``, ``"random"`` or ``"shortest"`` ones.
         kappa: stop when the labellings of the pool by the models of two rounds agree by more, and
@@ -141,7 +141,7 @@ class ActiveLearner(BaseEstimator):
             Itself.
         """
         check_learner(self)
-        pool = Pool.of(self.estimator, X, y, classes)
+        pool = Pool.of(self.estimator, X, y, classes, self.strategy)
         check_pool(self, pool)
         run = Run(pool, KnownLabels(pool.lengths, pool.classes, pool.legal))
         if y is not None:
@@ -171,7 +171,7 @@ class ActiveLearner(BaseEstimator):
         found = state.settings()
         learner = cls(**settings_from(found))
         check_learner(learner)
-        pool = Pool.of(learner.estimator, X, None, found.get("classes"))
+        pool = Pool.of(learner.estimator, X, None, found.get("classes"), learner.strategy)
         if pool.digest() != found.get("pool"):
             raise ValueError(
                 f"X: expected the pool of {os.fspath(folder)} ({found.get('sentences')} sentences, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from typing import TYPE_CHECKING
 
-from jaxseq.learn.active import Sequences, Spans, Tokens
+from jaxseq.learn.active import Groups, Sequences, Spans, Tokens
 from jaxseq.learn.active._start import HOW
 from jaxseq.tagger._active_pool import Pool
 from jaxseq.tagger._checks import check_number
@@ -20,9 +20,9 @@ def check_learner(learner: ActiveLearner) -> None:
     """ValueError on a setting that makes no sense."""
     if not isinstance(learner.estimator, CRFTagger):
         raise ValueError(f"estimator: expected a CRFTagger, got {learner.estimator!r:.60}")
-    if not isinstance(learner.strategy, Tokens | Spans | Sequences):
+    if not isinstance(learner.strategy, Tokens | Groups | Spans | Sequences):
         raise ValueError(
-            f"strategy: expected Tokens, Spans or Sequences, got {learner.strategy!r:.60}"
+            f"strategy: expected Tokens, Groups, Spans or Sequences, got {learner.strategy!r:.60}"
         )
     plan_of(learner.estimator)
     check_number("initial", learner.initial, 1, numbers.Integral)

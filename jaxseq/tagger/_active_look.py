@@ -37,10 +37,17 @@ class PoolView:
     Args:
         features: of the pool. attributes: how many there are.
         forms: int [N], word forms of the tokens, for the looks; None where there are none.
+        groups: int [N], of tokens that are alike, for the looks; None where there are none.
     """
 
-    def __init__(self, features: TokenFeatures, attributes: int, forms: np.ndarray | None = None):
-        self._features, self._forms = features, forms
+    def __init__(
+        self,
+        features: TokenFeatures,
+        attributes: int,
+        forms: np.ndarray | None = None,
+        groups: np.ndarray | None = None,
+    ):
+        self._features, self._kinds = features, {"forms": forms, "groups": groups}
         self._layout = standard_layout(features.lengths)
         self._shards = []
         if features.edge_ids is None:
@@ -62,7 +69,7 @@ class PoolView:
             sequence["n_best"] = self._n_best_entropy(model, strategy.n_best)
         by_token = {name: found[name] for name in BY_TOKEN if name in found}
         lengths = self._features.lengths
-        return Look(lengths=lengths, sequence=sequence, forms=self._forms, **by_token)
+        return Look(lengths=lengths, sequence=sequence, **self._kinds, **by_token)
 
     def _by_rows(self, model: CRF, spans: bool, whole: bool) -> dict[str, Any]:
         def on_shard(shard: Shard) -> dict[str, Any]:

@@ -12,7 +12,8 @@ import numpy as np
 
 from jaxseq.learn._corpus import EncodedLabels, lay_out, without_gaps
 from jaxseq.learn._parameters import Legal
-from jaxseq.tagger._active_forms import word_forms
+from jaxseq.learn.active import Groups, Strategy
+from jaxseq.tagger._active_forms import groups_alike, word_forms
 from jaxseq.tagger._active_known import as_partial
 from jaxseq.tagger._active_look import PoolView
 from jaxseq.tagger._active_train import ROWS, next_size, take_sentences
@@ -29,6 +30,7 @@ class Pool:
 
     extractor: has the attributes of the whole pool. legal: what the tagger's scheme allows.
     forms: int [N], word forms of the tokens; None where there are no words.
+    groups: int [N], of tokens that are alike; None where no template says which are.
     """
 
     extractor: FeatureExtractor
@@ -37,14 +39,23 @@ class Pool:
     legal: Legal | None
     transitions: bool
     forms: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
     @classmethod
-    def of(cls, estimator: CRFTagger, X: Iterable[Any], y: Any, classes: Any) -> Pool:
+    def of(
+        cls,
+        estimator: CRFTagger,
+        X: Iterable[Any],
+        y: Any,
+        classes: Any,
+        strategy: Strategy | None = None,
+    ) -> Pool:
         """Read the sentences.
 
         Args:
             estimator: whose templates and scheme to use.
             X: sentences. y: labels or None. classes: all labels, or None for those in y.
+            strategy: what it wants to know of the tokens is found out.
         """
         extractor = estimator._new_extractor()
         sentences = list(check_sentences(X))  # read twice, for attributes and for words
@@ -56,12 +67,14 @@ class Pool:
         transitions = not isinstance(templates, Templates) or templates.transitions
         legal = legal_by_scheme(names, estimator.scheme)
         forms = word_forms(sentences)
-        return cls(extractor, without_gaps(features), names, legal, transitions, forms)
+        is_by_group = isinstance(strategy, Groups)
+        groups = groups_alike(sentences, strategy.alike) if is_by_group else None
+        return cls(extractor, without_gaps(features), names, legal, transitions, forms, groups)
 
     @cached_property
     def view(self) -> PoolView:
         """For looks at the whole pool."""
-        return PoolView(self.features, self.extractor.attribute_count, self.forms)
+        return PoolView(self.features, self.extractor.attribute_count, self.forms, self.groups)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -82,6 +95,8 @@ class Pool:
         features = self.features
         for array in (features.ids, features.values, features.lengths, features.edge_ids):
             digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
+        if self.groups is not None:
+            digest.update(self.groups.tobytes())
         return digest.hexdigest()
 
     def problem(self, trained: np.ndarray, labels: EncodedLabels) -> Problem:

@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from jaxseq.learn.active import Answer, Look, Proposal, Query, Sequences, Spans, Strategy, Tokens
+from jaxseq.learn.active import (
+    Answer,
+    Groups,
+    Look,
+    Proposal,
+    Query,
+    Sequences,
+    Spans,
+    Strategy,
+    Tokens,
+)
 from jaxseq.tagger._active_folder import StateFolder
 from jaxseq.tagger._active_known import KnownLabels
 from jaxseq.tagger._active_pool import Pool
@@ -16,7 +26,12 @@ from jaxseq.tagger._store import _settings as tagger_settings
 from jaxseq.tagger._tagger import CRFTagger
 from jaxseq.text import Templates
 
-STRATEGIES: dict[str, type[Strategy]] = {"tokens": Tokens, "spans": Spans, "sequences": Sequences}
+STRATEGIES: dict[str, type[Strategy]] = {
+    "tokens": Tokens,
+    "groups": Groups,
+    "spans": Spans,
+    "sequences": Sequences,
+}
 PLAIN = ("initial", "initial_how", "kappa", "max_rounds", "budget", "seed", "check_warm_start")
 LATER = ("between",)
 """Settings that folders from before they were there do not have: None."""

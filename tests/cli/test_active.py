@@ -169,6 +169,7 @@ def test_taken_in_without_training_the_round_goes_on(run1, tmp_path, succeed):
 
 
 @pytest.mark.parametrize("more", [["--strategy", "tokens", "--per-form", 1],
+                                  ["--strategy", "groups", "--alike", "word[0]|word[1]"],
                                   ["--strategy", "spans", "--width", 2],
                                   ["--strategy", "sequences"],
                                   ["--strategy", "sequences", "--ask", "unsure"]])  # fmt: skip

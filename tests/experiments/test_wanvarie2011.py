@@ -33,7 +33,7 @@ from experiments.wanvarie2011._summary import (
 )
 from experiments.wanvarie2011._task import Judge, Part, read_part
 from experiments.wanvarie2011.report import report
-from jaxseq.learn.active import Sequences, Spans, Tokens
+from jaxseq.learn.active import Groups, Sequences, Spans, Tokens
 from jaxseq.tagger import _active_round
 
 FOLDER = discover()["wanvarie2011"].folder
@@ -88,6 +88,7 @@ def _result(results, row):
         ("Proposed δ=.99 q=50", Tokens(50, 0.99)),
         ("Proposed each=2", Tokens(500, 0.99, 2)),
         ("Proposed each=1 forms=3 q=100 l2=1 most=4.73", Tokens(100, 0.99, 1, 3)),
+        ("Groups δ=.999 each=1", Groups("lower(word[0])|pos[-1]|pos[1]", 500, 0.999, 1)),
         ("Spans δ=.90 width=2", Spans(2, 500, 0.9)),
         ("FuSAL", Sequences(500, ask="all")),
         ("Bootstrap", Sequences(500, ask="none", keep_sure="model")),
@@ -525,7 +526,7 @@ def test_bench_of_a_small_task(config, data, tmp_path, capsys):
     bench = active.Bench(told, config, run.task_of(config, "np", data))
     rounds = bench.tokens()
     bench.spans(rounds, tmp_path)
-    varied = bench.varied_tokens()
+    varied = bench.to_share(active.VARIED)
     found = _figures(capsys)
     minutes = sum(one["seconds"]["all"] for one in rounds) / 60
     line = found["minutes to its own stop, NP chunking, δ = .90"]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxseq.learn.active import (
+    Groups,
     Look,
     Query,
     Sequences,
@@ -119,6 +120,46 @@ def test_few_tokens_of_a_word_form_are_asked(seed, of_sentence, most, count):
     strategy = Tokens(count, 0.7, per_sentence=of_sentence, per_form=most)
     found = propose(look, known, strategy).queries
     assert [(query.sentence, query.start) for query in found] == expected
+
+
+@given(st.integers(0, 999), st.sampled_from([1, 2, None]), st.sampled_from([1, 2, 6, None]))
+def test_groups_are_asked_by_the_errors_expected_in_them(seed, of_sentence, count):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, 6, 5)
+    size = int(lengths.sum())
+    confidence, groups = rng.integers(2, 9, size) / 8, rng.integers(0, 4, size)  # sums are exact
+    look = Look(np.zeros(size, int), confidence, lengths, groups=groups)
+    known = rng.random(size) < 0.3
+    asked, values = [], {}
+    for group in set(groups.tolist()):
+        members = [i for i in range(size) if groups[i] == group]
+        still_open = [i for i in members if not known[i]]
+        labels = len(members) - len(still_open)
+        values[group] = sum(1 - confidence[i] for i in still_open) / (1 + labels)
+        unsure = [i for i in still_open if confidence[i] < 0.7]
+        asked += sorted(unsure, key=lambda i: confidence[i])[:1]
+    asked.sort(key=lambda i: (-values[groups[i]], confidence[i], i))
+    before = [[look.sentence[j] for j in asked[:r]].count(look.sentence[i])
+              for r, i in enumerate(asked)]  # fmt: skip
+    asked = [i for i, n in zip(asked, before) if of_sentence is None or n < of_sentence]
+    strategy = Groups("word[0]", count, 0.7, of_sentence)
+    wanted = [
+        Query(int(look.sentence[i]), int(look.position[i]), int(look.position[i]) + 1,
+              values[groups[i]])
+        for i in asked[:count]
+    ]  # fmt: skip
+    assert propose(look, known, strategy).queries == wanted
+    assert informative(look, known, strategy) == int((~known & (confidence < 0.7)).sum())
+
+
+def test_a_pattern_goes_before_an_odd_token_until_it_has_labels():
+    groups = np.array([0, 1, 1, 1, 1, 1])
+    look = Look(np.zeros(6, int), np.array([0.5, *[0.875] * 5]), np.array([6]), groups=groups)
+    known = np.zeros(6, bool)
+    strategy = Groups("word[0]", 1)
+    assert propose(look, known, strategy).queries == [Query(0, 1, 2, 0.625)]
+    known[1] = True
+    assert propose(look, known, strategy).queries == [Query(0, 0, 1, 0.5)]
 
 
 def plain_windows(look, known, strategy):
@@ -289,6 +330,10 @@ def test_first_sentences_by_length(lengths, count):
         (lambda: Tokens(5, 0.0), "threshold: expected a number above 0"),
         (lambda: Tokens(per_sentence=0), "per_sentence: expected a whole number, 1 or more"),
         (lambda: Tokens(per_form=0), "per_form: expected a whole number, 1 or more"),
+        (lambda: Groups(""), "alike: expected a template"),
+        (lambda: Groups(count=0), "count: expected a whole number, 1 or more"),
+        (lambda: Groups(threshold=0.0), "threshold: expected a number above 0"),
+        (lambda: Groups(per_sentence=0), "per_sentence: expected a whole number, 1 or more"),
         (lambda: Tokens(5, 1.5), "threshold: expected a number above 0"),
         (lambda: Spans(0), "width: expected a whole number"),
         (lambda: Sequences(ask="none"), "would never add one"),
@@ -307,6 +352,8 @@ def test_looks_that_lack_what_is_needed_are_refused():
         propose(look, nothing, Spans())
     with pytest.raises(ValueError, match=r"look\.forms: expected the word forms"):
         propose(look, nothing, Tokens(per_form=1))
+    with pytest.raises(ValueError, match=r"look\.groups: expected the groups"):
+        propose(look, nothing, Groups())
     with pytest.raises(ValueError, match="known: expected bool"):
         propose(look, np.zeros(3, bool), Tokens())
     with pytest.raises(ValueError, match=r"confidence: expected shape \[2\]"):

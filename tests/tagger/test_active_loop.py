@@ -7,7 +7,7 @@ import pytest
 
 import jaxseq
 from jaxseq.learn._lbfgs import Settings
-from jaxseq.learn.active import Answer, Query, Sequences, Spans, Tokens
+from jaxseq.learn.active import Answer, Groups, Query, Sequences, Spans, Tokens
 from jaxseq.tagger._active_round import train_round
 from jaxseq.tagger._active_train import warm_settings
 from tests.tagger.toys import LABELS, negative_log_likelihood, squares, toy_corpus, words_of
@@ -19,6 +19,7 @@ STRATEGIES = {
     "tokens": Tokens(4, 0.9),
     "all tokens": Tokens(None, 0.9),
     "few of a form": Tokens(4, 0.9, per_sentence=1, per_form=1),
+    "groups": Groups("word[0]|word[-1]", 4, 0.9),
     "spans": Spans(2, 4, 0.9),
     "fusal": Sequences(3),
     "by entropy": Sequences(3, by="entropy"),
@@ -369,3 +370,33 @@ def test_a_limit_by_word_needs_words():
     learner = jaxseq.ActiveLearner(jaxseq.CRFTagger(cores=1), Tokens(4, per_form=1), initial=1)
     with pytest.raises(ValueError, match="X: expected sentences with words for per_form"):
         learner.begin(DICTS, classes=LABELS)
+
+
+# ----------------------------------------------------------------------------------- groups
+
+
+def test_no_group_is_asked_twice_in_a_round_and_its_template_is_kept(tmp_path):
+    pool = [["The", "dog"], ["the", "cat"], ["THE", "dog"], ["a", "cat"], ["the", "dog"]]
+    strategy = Groups("lower(word[0])|word[1]", 9, 1.0)
+    learner = jaxseq.ActiveLearner(tagger(), strategy, initial=1, initial_how="shortest")
+    learner.begin(pool, classes=["D", "N"], folder=tmp_path / "state")
+    learner.answer([Answer(0, 0, "D"), Answer(0, 1, "N")])
+    queries = learner.train().propose()
+    asked = [pool[query.sentence][query.start].lower() for query in queries]
+    assert sorted(asked) == ["a", "cat", "dog", "the", "the"]  # the dog, the cat
+    resumed = jaxseq.ActiveLearner.resume(tmp_path / "state", pool)
+    assert resumed.strategy == strategy
+    assert resumed.propose() == queries
+
+
+@pytest.mark.parametrize(
+    ("alike", "message"),
+    [("word[0", "alike: template"), ("pos[0]", "alike: .*pos")],
+)
+def test_groups_need_a_template_of_columns_that_are_there(alike, message):
+    learner = jaxseq.ActiveLearner(tagger(), Groups(alike), initial=1)
+    with pytest.raises(ValueError, match=message):
+        learner.begin(X, classes=LABELS)
+    dicts = jaxseq.ActiveLearner(jaxseq.CRFTagger(cores=1), Groups(), initial=1)
+    with pytest.raises(ValueError, match="alike: "):
+        dicts.begin(DICTS, classes=LABELS)

@@ -10,6 +10,7 @@ from jaxseq.learn.active._start import first_sentences as first_sentences
 from jaxseq.learn.active._stop import agreement as agreement
 from jaxseq.learn.active._stop import is_stable as is_stable
 from jaxseq.learn.active._stop import should_stop as should_stop
+from jaxseq.learn.active._strategies import Groups as Groups
 from jaxseq.learn.active._strategies import Sequences as Sequences
 from jaxseq.learn.active._strategies import Spans as Spans
 from jaxseq.learn.active._strategies import Strategy as Strategy

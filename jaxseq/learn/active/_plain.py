@@ -15,8 +15,8 @@ class Query(NamedTuple):
         sentence: its number in the pool.
         start, stop: the tokens.
         score: how unsure the model is of them, larger for less sure. Of tokens: 1 − confidence; of
-            spans: their entropy less its price; of sequences: −log p of the best labelling, or the
-            entropy.
+            groups: their value; of spans: their entropy less its price; of sequences: −log p of
+            the best labelling, or the entropy.
 
     Example:
         >>> Query(sentence=3, start=1, stop=2, score=0.25)
@@ -61,6 +61,7 @@ class Look:
         label_entropy, step_entropy: [N], H(Y_t) and H(Y_t | Y_{t−1}) in nats, for spans; the
             second is not looked at where a sentence begins.
         forms: int [N], equal for tokens of one word form; None where there are no words.
+        groups: int [N], 0 or more, equal for tokens that are alike, for `Groups`.
 
     Example:
         >>> import numpy as np
@@ -76,10 +77,11 @@ class Look:
     label_entropy: np.ndarray | None = None
     step_entropy: np.ndarray | None = None
     forms: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         tokens, sentences = int(self.lengths.sum()), len(self.lengths)
-        by_token = ("labels", "confidence", "label_entropy", "step_entropy", "forms")
+        by_token = ("labels", "confidence", "label_entropy", "step_entropy", "forms", "groups")
         sizes = {name: (getattr(self, name), tokens) for name in by_token}
         sizes |= {f"sequence[{name!r}]": (a, sentences) for name, a in self.sequence.items()}
         for name, (array, size) in sizes.items():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from jaxseq.learn.active._groups import propose_groups
 from jaxseq.learn.active._plain import Look, Proposal, Query
-from jaxseq.learn.active._strategies import Sequences, Strategy, Tokens
+from jaxseq.learn.active._ranks import rank_among_equals
+from jaxseq.learn.active._strategies import Groups, Sequences, Strategy, Tokens
 from jaxseq.learn.active._windows import propose_windows, tokens_in_windows
 
 NONE = np.zeros(0, np.int64)
@@ -20,12 +22,12 @@ def propose(
         look: what the model says of the pool.
         known: bool [N], tokens that have a label, from the annotator or the model; they are never
             asked.
-        strategy: `Tokens`, `Spans` or `Sequences`.
+        strategy: `Tokens`, `Groups`, `Spans` or `Sequences`.
         sampled: bool [B], sentences that `Sequences` has chosen before; None for none.
 
     Returns:
-        A `Proposal`: queries, the least sure first, equal ones in the order of the pool; and
-        tokens that take the model's label.
+        A `Proposal`: queries, the least sure first (by `Groups` the most valuable), equal ones in
+        the order of the pool; and tokens that take the model's label.
 
     Example:
         >>> import numpy as np
@@ -41,6 +43,8 @@ def propose(
     known = _check_known(look, known)
     if isinstance(strategy, Tokens):
         return Proposal(_unsure_tokens(look, known, strategy), NONE, NONE, NONE)
+    if isinstance(strategy, Groups):
+        return Proposal(propose_groups(look, known, strategy), NONE, NONE, NONE)
     if isinstance(strategy, Sequences):
         return _whole_sentences(look, known, strategy, sampled)
     return Proposal(propose_windows(look, known, strategy), NONE, NONE, NONE)
@@ -60,7 +64,7 @@ def informative(
         1
     """
     known = _check_known(look, known)
-    if isinstance(strategy, Tokens):
+    if isinstance(strategy, Tokens | Groups):
         return int(_is_unsure(look, known, strategy.threshold).sum())
     if isinstance(strategy, Sequences):
         return int(_candidates(look, known, strategy, sampled).sum())
@@ -88,25 +92,14 @@ def _unsure_tokens(look: Look, known: np.ndarray, strategy: Tokens) -> list[Quer
     places = np.flatnonzero(_is_unsure(look, known, strategy.threshold))
     chosen = places[np.argsort(look.confidence[places], kind="stable")]
     if strategy.per_sentence is not None:
-        chosen = chosen[_rank_among_equals(look.sentence[chosen]) < strategy.per_sentence]
+        chosen = chosen[rank_among_equals(look.sentence[chosen]) < strategy.per_sentence]
     if strategy.per_form is not None:
         if look.forms is None:
             raise ValueError("look.forms: expected the word forms of the tokens, got None")
-        chosen = chosen[_rank_among_equals(look.forms[chosen]) < strategy.per_form]
+        chosen = chosen[rank_among_equals(look.forms[chosen]) < strategy.per_form]
     chosen = chosen[: strategy.count]
     columns = (look.sentence[chosen], look.position[chosen], 1 - look.confidence[chosen])
     return [Query(s, t, t + 1, score) for s, t, score in zip(*(c.tolist() for c in columns))]
-
-
-def _rank_among_equals(keys: np.ndarray) -> np.ndarray:
-    """How many equal keys stand before each."""
-    order = np.argsort(keys, kind="stable")
-    together = keys[order]
-    is_first = np.append(True, together[1:] != together[:-1])[: len(keys)]
-    places = np.arange(len(keys))
-    ranks = np.empty(len(keys), int)
-    ranks[order] = places - np.maximum.accumulate(np.where(is_first, places, 0))
-    return ranks
 
 
 # --------------------------------------------------------------------------------- sentences

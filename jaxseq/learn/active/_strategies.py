@@ -40,6 +40,48 @@ class Tokens:
 
 
 @dataclass(frozen=True)
+class Groups:
+    r"""The tokens that stand for the most errors: many like them are open, few have a label.
+
+    Tokens are *alike* where a template has the same value for them. A group g of them, with
+    k_g labels so far, is worth the errors that the model expects to make in it, which a label has
+    a smaller part in the more there are,
+
+    .. math:: v_g = \frac{1}{1 + k_g} \sum_{t \in g,\ t\ \text{open}} (1 - p(\hat y_t | x)),
+
+    where ŷ is the Viterbi labelling. A round asks one token of a group, the least confident, of
+    the `count` most valuable groups. A single odd token, of which the model will never be sure, so
+    comes after a pattern that many tokens share, also where the model is nearly sure of each.
+
+    Args:
+        alike: a template, as for a tagger; in the corpora with parts of speech
+            ``"lower(word[0])|pos[-1]|pos[1]"`` is a word between two of them.
+        count: q, tokens a round; None takes one of every group.
+        threshold: δ; surer tokens are not asked, but count in the sum.
+        per_sentence: tokens of one sentence a round, at most; None for any number.
+
+    Example:
+        >>> Groups("word[0]", 100, per_sentence=1)
+        Groups(alike='word[0]', count=100, threshold=0.999, per_sentence=1)
+
+    References:
+        Settles & Craven 2008 for the weight of what is alike (information density).
+    """
+
+    alike: str = "lower(word[0])"
+    count: int | None = 500
+    threshold: float = 0.999
+    per_sentence: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.alike, str) or not self.alike.strip():
+            raise ValueError(f"alike: expected a template, got {self.alike!r:.60}")
+        _check_count("count", self.count)
+        _check_threshold(self.threshold)
+        _check_count("per_sentence", self.per_sentence)
+
+
+@dataclass(frozen=True)
 class Spans:
     r"""The windows of up to `width` tokens that the model is least sure of.
 
@@ -135,7 +177,7 @@ class Sequences:
             )
 
 
-Strategy: TypeAlias = Tokens | Spans | Sequences
+Strategy: TypeAlias = Tokens | Groups | Spans | Sequences
 
 
 def _check_count(name: str, count: Any) -> None:
