@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "models": {"chain", "models"},
     "scale": {"scale"},
     "constraints": {"chain", "batch", "constraints", "scale"},
-    "learn": {"chain", "batch", "models", "constraints", "learn", "scale", "text"},
+    "learn": {"chain", "batch", "models", "constraints", "learn", "native", "scale", "text"},
     "tagger": {
         "chain",
         "batch",

@@ -239,8 +239,8 @@ def batch_covariance_product(
 @partial(jax.jit, static_argnums=3)
 def _covariance_product(batch: Batch, nodes: Array, edges: Array, method: Method):
     weights = jnp.ones(batch.nodes.shape[:2], batch.nodes.dtype)
-    nodes = jnp.where(batch.nodes > -jnp.inf, nodes, 0)
-    edges = jnp.where(batch.edges > -jnp.inf, edges, 0)
+    nodes = jnp.where(batch.nodes != -jnp.inf, nodes, 0)
+    edges = jnp.where(batch.edges != -jnp.inf, edges, 0)
     mean, by_node, by_edge = _core.covariance(
         batch.nodes, batch.edges, batch.segments, weights, nodes, edges, batch.num_sequences, method
     )

@@ -56,7 +56,7 @@ def factorise(block: Block, edges: Array) -> Factors:
     taken for a forbidden one and the certificate will find it.
     """
     nodes = block.nodes.transpose(1, 2, 0)
-    legal = (nodes > -jnp.inf) & block.valid.T[:, None, :]
+    legal = (nodes != -jnp.inf) & block.valid.T[:, None, :]  # NaN is to be seen in what follows
     node_top = _finite(jnp.where(legal, nodes, -jnp.inf).max(1))
     floor = jnp.finfo(nodes.dtype).tiny
     factors = jnp.where(legal, jnp.maximum(jnp.exp(nodes - node_top[:, None]), floor), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -84,7 +85,8 @@ class Part:
 class Kernels:
     """The kernels on parts of a corpus, which a number of threads take as they come.
 
-    What comes of it does not depend on their number: every part has sums of its own.
+    What comes of it does not depend on their number: every part has sums of its own. These are
+    filled anew by every call: who reads them holds `lock` from before the call on.
 
     Args:
         groups: of each part. labels: s. num_words: v. cores: as many threads.
@@ -94,7 +96,7 @@ class Kernels:
     """
 
     def __init__(self, groups: list[Groups], labels: int, num_words: int, cores: int):
-        self._library = load_kernels()
+        self._library, self.lock = load_kernels(), threading.Lock()
         self.labels, self.columns = labels, -(-labels // WIDTH) * WIDTH
         self.rows = num_words + 1  # the last for what is no word
         self.parts = [Part(each, labels, self.rows, self.columns) for each in groups]
@@ -186,14 +188,15 @@ class Products:
         operation of NumPy: those on so short vectors would take as long as a part of it."""
         dtype, run, place = self._dtype, self._run_flat, self._place
         tables = [np.ascontiguousarray(table, dtype) for table in (over, share, weight)]
-        means = np.zeros(self._kept[0].labels)
+        lock, means = self._kept[0].lock, np.zeros(self._kept[0].labels)
         scales = _Scales(*map(address, (*tables, means)))
         by = ctypes.byref(scales)
 
         def product(vector: np.ndarray) -> np.ndarray:
             vector = np.ascontiguousarray(vector, dtype)
             found = np.empty_like(vector)
-            run(place, by, vector.ctypes.data, found.ctypes.data)
+            with lock:
+                run(place, by, vector.ctypes.data, found.ctypes.data)
             return found
 
         product.keeps = (self, tables, means)  # pyright: ignore - what the addresses are of

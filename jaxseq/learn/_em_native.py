@@ -100,17 +100,18 @@ class WordKernels:
         tables = [theta.initial, *map(np.ascontiguousarray, (theta.transition, theta.transition.T))]
         spare = self._spare[dtype]
         kept = spare.pop() if spare else [Messages(p.groups, labels, dtype) for p in kernels.parts]
-        lowest = kernels.linearise([*tables, factors], kept, with_transitions)
+        with kernels.lock:
+            lowest = kernels.linearise([*tables, factors], kept, with_transitions)
+            sums = [part.sums[WIDE] for part in kernels.parts]
+            emission = _add_up([counts[:-1, :labels] for counts, _ in sums])
+            initial = _add_up([firsts for _, firsts in sums])
+            pairs: Any = _add_up([p.pairs for p in kernels.parts]) if with_transitions else None
         if not _is_certified(theta, factors, lowest, dtype):
             spare.append(kept)
             return None
-        sums = [part.sums[WIDE] for part in kernels.parts]
-        emission = _add_up([counts[:-1, :labels] for counts, _ in sums])
-        initial = _add_up([firsts for _, firsts in sums])
-        transition: Any = _add_up([p.pairs for p in kernels.parts]) if with_transitions else None
         product = NativeProduct(kernels, tilde, theta.transition.astype(dtype), kept, dtype)
-        weakref.finalize(product, spare.append, kept).atexit = False
-        return Multinomials(*cast(Any, (initial, transition, emission))), product
+        weakref.finalize(product.calls, spare.append, kept).atexit = False
+        return Multinomials(*cast(Any, (initial, pairs, emission))), product
 
 
 class NativeProduct:
@@ -124,14 +125,18 @@ class NativeProduct:
         kept: list[Messages],
         dtype: np.dtype,
     ):
-        self._parts, self._dtype = kernels.parts, dtype
+        self._parts, self._lock, self._dtype = kernels.parts, kernels.lock, dtype
         self._slopes = _LogSlopes(tilde)
         tables = [np.ascontiguousarray(table) for table in (transition, transition.T)]
         self._by_word = aligned_zeros((kernels.rows, kernels.columns), dtype)
         self._first = np.zeros(len(transition), dtype)
-        self._run = kernels.products(tables, kept, self._by_word)
+        self.calls = kernels.products(tables, kept, self._by_word)
 
     def __call__(self, moves: Moves) -> Moves:
+        with self._lock:
+            return self._product(moves)
+
+    def _product(self, moves: Moves) -> Moves:
         labels = len(self._first)
         if "emission" in moves:
             self._by_word[:-1, :labels] = self._slopes("emission", moves["emission"])
@@ -141,7 +146,7 @@ class NativeProduct:
         if "initial" in moves:
             self._first[:] = self._slopes("initial", moves["initial"])
             first = self._first
-        self._run(first)
+        self.calls(first)
         sums = [part.sums[self._dtype] for part in self._parts]
         found = {}
         if "emission" in moves:
@@ -156,7 +161,7 @@ class NativeProduct:
         _, over, over_sum = self._slopes.over["emission"]
         shares = np.broadcast_to(over_sum, over.shape).ravel()
         weight = np.broadcast_to(1 / (scale * number), over.size)
-        return self._run.on_flat(scale * over.ravel(), scale * shares, weight)
+        return self.calls.on_flat(scale * over.ravel(), scale * shares, weight)
 
 
 class _LogSlopes:

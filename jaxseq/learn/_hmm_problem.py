@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -156,6 +157,7 @@ class Linearisation:
         self._point = np.zeros(0)
         self._found: tuple[Multinomials, Callable[[Multinomials], Multinomials]] | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
         self._kernels = None
         if "transition" in frozen:
             self._kernels = find_kernels(unlabelled, constant.initial.shape[0])
@@ -170,13 +172,14 @@ class Linearisation:
 
     def __call__(self, moving: Multinomials) -> tuple[Multinomials, Callable]:
         point = np.concatenate([np.asarray(getattr(moving, name)).ravel() for name in self._free])
-        if self._found is None or not np.array_equal(self._point, point):
-            self._found = None  # the kernels may have its memory
-            here = self._fill(moving)
-            found = self._by_kernels(here) or self._by_programs(here)
-            self.points += 1
-            self._point, self._found = point, found
-        return self._found
+        with self._lock:  # paths of one problem may be followed at the same time
+            if self._found is None or not np.array_equal(self._point, point):
+                self._found = None  # the kernels may have its memory
+                here = self._fill(moving)
+                self._found = self._by_kernels(here) or self._by_programs(here)
+                self._point = point
+                self.points += 1
+            return self._found
 
     def _by_kernels(self, here: Multinomials) -> tuple[Multinomials, Callable] | None:
         if self._kernels is None or not all((getattr(here, n) > 0).all() for n in self._free):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -28,15 +29,20 @@ def _load(dtype: str, watched: bool) -> ctypes.CDLL:
     return load_library("lattice", f"REAL={REALS[dtype]}", *([] if watched else ["UNWATCHED"]))
 
 
+_REGISTERED: set[str] = set()
+
+
 @cache
 def _register(quantity: str, dtype: str, watched: bool) -> str:
     """The name by which XLA knows a function; CannotBuild where it cannot be had."""
     library = _load(dtype, watched)
     function = getattr(library, f"jaxseq_{quantity}")
-    # Under one name XLA knows one function for good, and of the library there may be copies.
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    target = f"jaxseq_{quantity}_{dtype}_{address:x}"
-    jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(function), platform="cpu")
+    # Under one name XLA knows one function for good, and the same in every process, as compiled
+    # programs are kept by it: the checksum of all that a library was made of.
+    target = f"jaxseq_{quantity}_{Path(library._name).stem.replace('-', '_')}"
+    if target not in _REGISTERED:
+        jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(function), platform="cpu")
+        _REGISTERED.add(target)
     return target
 
 

@@ -25,8 +25,8 @@ typedef struct {
 static Edges factorise_edges(const Job *job, real *memory) {
   long s = job->labels;
   Edges edges = {-INFINITY, memory, memory + s * s, memory + 2 * s * s, memory + 3 * s * s};
-  for (long k = 0; k < s * s; k++)  // NaN, if there is one
-    if (!(job->edges[k] <= edges.top)) edges.top = job->edges[k];
+  for (long k = 0; k < s * s; k++)
+    if (job->edges[k] > edges.top) edges.top = job->edges[k];
   if (edges.top == -INFINITY) edges.top = 0;
   for (long i = 0; i < s; i++)
     for (long j = 0; j < s; j++) {
@@ -64,7 +64,7 @@ static void look_at_slots(const Job *job, Group *group) {
 }
 
 // exp(nodes − top) in place of nodes: not less than the smallest number where it is legal, so that
-// it is not taken for forbidden, 0 where not. `surprises`, if wanted: top − nodes.
+// it is not taken for forbidden, 0 where not, and NaN stays NaN. `surprises`, if wanted: top − nodes.
 static void factorise(const Job *job, Group *group, vec *nodes, vec *surprises) {
   long n = job->slots, s = job->labels;
   gather_rows(job->nodes + group->first * n * s, n * s, group->here, n * s, nodes);
@@ -75,8 +75,8 @@ static void factorise(const Job *job, Group *group, vec *nodes, vec *surprises) 
     top = choose((top > -INFINITY) & valid, top, fill(0));
     for (long j = 0; j < s; j++) {
       vec lower = here[j] - top;
-      mask legal = (here[j] > -INFINITY) & valid;
-      here[j] = choose(legal, exp_of(lower), fill(0));
+      mask legal = (here[j] != -INFINITY) & valid;
+      here[j] = choose(legal, choose(here[j] == here[j], exp_of(lower), here[j]), fill(0));
       if (surprises) surprises[t * s + j] = choose(legal, -lower, fill(0));
     }
     group->tops[t] = top;

@@ -48,8 +48,8 @@ def groups_alike(sentences: list[Any], template: str) -> np.ndarray:
     Example:
         >>> groups_alike([["The", "dog"], ["the"]], "lower(word[0])").tolist()
         [1, 2, 1]
-        >>> groups_alike([["the", "dog"], ["the"]], "word[0]|word[1]").tolist()
-        [1, 2, 3]
+        >>> len(set(groups_alike([["the", "dog"], ["the"]], "word[0]|word[1]").tolist()))
+        3
     """
     try:
         ids = TemplateExtractor([template]).fit_transform(sentences).ids

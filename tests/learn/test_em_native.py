@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -242,6 +243,41 @@ def test_on_any_number_of_cores_the_bits_are_the_same(dtype):
     for others in found[1:]:
         for ours, theirs in zip(found[0], others):
             np.testing.assert_array_equal(ours, theirs)
+
+
+@needs_kernels
+def test_a_flat_product_holds_while_others_are_made():
+    """Also when the product that it is of is no more."""
+    weights, others, corpus = draw_weights(1), draw_weights(2), make_corpus(1)
+    kernels = WordKernels(corpus, LABELS)
+    flat = kernels.linearise(weights, np.float64)[1].on_flat(np.ones(WORDS * LABELS), 1)
+    vector = moves_of(1, weights, ("emission",))["emission"].ravel()
+    before = flat(vector)
+    gc.collect()
+    for _ in range(3):
+        kernels.linearise(others, np.float64)
+    np.testing.assert_array_equal(flat(vector), before)
+
+
+@needs_kernels
+def test_products_of_several_threads_do_not_mix():
+    rng = np.random.default_rng(11)
+    sequences = [rng.integers(WORDS, size=n) for n in rng.integers(1, 20, size=200)]
+    kernels = WordKernels(word_corpus(sequences, WORDS, cores=2), LABELS)
+    calls, wanted = [], []
+    for seed in (1, 2):
+        weights = draw_weights(seed)
+        product = kernels.linearise(weights, np.float64)[1]
+        flat = product.on_flat(np.ones(WORDS * LABELS), 1)
+        moves = moves_of(seed, weights, ("emission",))
+        calls += [lambda p=product, m=moves: p(m)["emission"].ravel()]
+        calls += [lambda f=flat, m=moves: f(m["emission"].ravel())]
+    wanted = [call() for call in calls]
+    with ThreadPoolExecutor(len(calls)) as threads:
+        found = list(threads.map(lambda call: [call() for _ in range(200)], calls))
+    for expected, all_of_one in zip(wanted, found):
+        for one in all_of_one:
+            np.testing.assert_array_equal(one, expected)
 
 
 @needs_kernels

@@ -216,6 +216,18 @@ def test_what_is_certified_is_right(quantity):
         )
 
 
+@pytest.mark.parametrize("method", ["auto", "scaled", "log"])
+def test_nan_among_nodes_is_told_of_its_row_alone(method):
+    """It is no forbidden label, whatever the engine, and on padding it is nothing at all."""
+    nodes = jnp.zeros((4, 3, 2)).at[1, 1, 0].set(jnp.nan).at[2, 2, 1].set(jnp.nan)
+    batch = jaxseq.PaddedBatch(nodes, jnp.zeros((2, 2)), jnp.array([3, 3, 2, 1]))
+    wanted = [False, True, False, False]
+    assert np.isnan(jaxseq.batch_log_partition(batch, method=method)).tolist() == wanted
+    assert np.isnan(jaxseq.batch_entropy(batch, method=method)).tolist() == wanted
+    marginals = jaxseq.batch_marginals(batch, method=method).nodes
+    assert np.isnan(marginals).any((1, 2)).tolist() == wanted
+
+
 def test_nan_among_edges_is_told():
     batch = jaxseq.PaddedBatch(jnp.zeros((3, 4, 2)), jnp.array([[0.0, jnp.nan], [0.0, 0.0]]))
     assert np.isnan(jaxseq.batch_log_partition(batch)).all()
