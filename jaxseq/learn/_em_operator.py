@@ -241,22 +241,23 @@ class EMOperator:
 
     @cached_property
     def _known(self) -> Multinomials:
+        """Smoothed counts of labels that are all known."""
         assert self.labelled is not None
-        return known_counts(self.labelled, self.labelled.num_labels or 0, mesh=self.mesh)
+        counts = known_counts(self.labelled, self.labelled.num_labels or 0, mesh=self.mesh)
+        return Multinomials(*(family + e for family, e in zip(counts, self.smoothing)))
 
     def _count_labelled(self, parameters: Multinomials) -> tuple[Multinomials, float]:
         """Smoothed counts, and the log-posterior up to a constant."""
         assert self.labelled is not None
         theta = parameters.normalised()
         moving = [family for family in FAMILIES if family not in self.frozen]
+        check_fits(theta, self.labelled, "labelled")
+        if self.all_known:
+            return self._known, _log_score(self._known, theta, moving)
+        counts, log_likelihood = self._count(parameters, self.labelled)
         epsilon = Multinomials(
             *(jnp.full_like(family, amount) for family, amount in zip(theta, self.smoothing))
         )
-        check_fits(theta, self.labelled, "labelled")
-        if self.all_known:
-            smoothed = _add(epsilon, self._known, 1.0)
-            return smoothed, _log_score(smoothed, theta, moving)
-        counts, log_likelihood = self._count(parameters, self.labelled)
         value = float(log_likelihood) + _log_score(epsilon, theta, moving)
         return _add(counts, epsilon, 1.0), value
 
@@ -270,10 +271,11 @@ def _divide(counts: Multinomials, number: int) -> Multinomials:
 
 
 def _log_score(counts: Multinomials, theta: Multinomials, moving: list[str]) -> float:
-    """Σ count · log θ, with 0 · log 0 = 0."""
+    """Σ count · log θ, with 0 · log 0 = 0; in NumPy, which is quicker than as many small programs."""
     total = 0.0
     for name in moving:
-        count, log_theta = (np.asarray(getattr(m, name), float) for m in (counts, theta.log()))
+        count, share = (np.asarray(getattr(m, name), float) for m in (counts, theta))
         here = count > 0
-        total += float((count[here] * log_theta[here]).sum())
+        with np.errstate(divide="ignore"):
+            total += float((count[here] * np.log(share[here])).sum())
     return total
