@@ -27,6 +27,8 @@ import pytest  # noqa: E402
 jax.config.update("jax_enable_x64", True)  # float32 is tested with arrays of float32
 jaxtyping.install_import_hook("jaxseq", "beartype.beartype")  # runs every annotation of a shape
 
+from experiments._programs import forget_programs  # noqa: E402
+
 SLOW_IS_FINE = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large]
 hypothesis.settings.register_profile(
     "ci",
@@ -107,16 +109,10 @@ def pytest_xdist_make_scheduler(config, log):
     return ByModule(config, log)
 
 
-MAPS, MOST_MAPS = Path("/proc/self/maps"), 42_000
 _finished = itertools.count(1)
 
 
 def pytest_runtest_teardown(item):
-    """Forget compiled programs before there are too many of them.
-
-    Each holds about fifty mappings of memory, of which Linux gives a process 65,530; past that the
-    compiler crashes.
-    """
-    if next(_finished) % 20 == 0 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
-        jax.clear_caches()
-        gc.collect()
+    """Forget compiled programs before there are too many of them."""
+    if next(_finished) % 20 == 0:
+        forget_programs(42_000)

@@ -271,7 +271,7 @@ def _divide(counts: Multinomials, number: int) -> Multinomials:
 
 
 def _log_score(counts: Multinomials, theta: Multinomials, moving: list[str]) -> float:
-    """Σ count · log θ, with 0 · log 0 = 0; in NumPy, which is quicker than as many small programs."""
+    """Σ count · log θ, with 0 · log 0 = 0; in NumPy: small programs of JAX would take longer."""
     total = 0.0
     for name in moving:
         count, share = (np.asarray(getattr(m, name), float) for m in (counts, theta))

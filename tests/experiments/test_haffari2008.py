@@ -249,3 +249,32 @@ def test_numbers_of_the_paper_stand_in_their_rows(config):
     assert "87.9" in best
     assert gains(by_method([line])["em"], by_method([line])["supervised"], "sms") == [0.0]
     assert list(by_size([line])) == [1000]
+
+
+def test_claims_are_bold_where_they_hold(config):
+    def scored(percent):
+        score = {"accuracy": percent / 100, "precision": 0.1, "recall": 0.1, "f1": 0.1}
+        return {"balance": 0.1, "viterbi": score, "sms": score}
+
+    methods = {"supervised": 86.5, "em": 82.0, "monotone": 86.25, "min_eigenvalue": 87.0}
+    path = {"last": 0.1, "residual": 1e-9, "seconds": 1.0, "points": 3}
+    cell = {"part": "table", "setting": config.table_settings[0], "transitions": "free"}
+    lines = [
+        {
+            "cell": {**cell, "unlabelled": 1000, "seed": seed},
+            "result": {
+                "methods": {
+                    **{name: scored(percent) for name, percent in methods.items()},
+                    "max_entropy": scored(84.5 + seed),
+                },
+                "path": path,
+            },
+        }
+        for seed in (0, 1)
+    ]
+    rows = report(lines, EXPECTED, config).markdown.splitlines()
+    claims = next(row for row in rows if row.startswith(f"| {config.table_settings[0]} | free"))
+    assert [cell.strip() for cell in claims.split("|")][3:-1] == [
+        "Viterbi", "**86.50**", "-0.25 ± 0.00", "**+4.25 ± 0.00**", "**+0.50 ± 0.00**",
+        "**+5.00 ± 0.00**", "-1.50 ± 0.50", "**+3.00 ± 0.50**",
+    ]  # fmt: skip
