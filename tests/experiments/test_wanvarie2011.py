@@ -523,30 +523,39 @@ def test_bench_does_not_look_into_the_current_folder(monkeypatch, tmp_path, caps
 
 def test_bench_of_a_small_task(config, data, tmp_path, capsys):
     told = Report("active")
-    bench = active.Bench(told, config, run.task_of(config, "np", data))
+    bench = active.Bench(told, config, "np", data)
     rounds = bench.tokens()
     bench.spans(rounds, tmp_path)
-    varied = bench.to_share(active.VARIED)
+    grouped = bench.to_share(active.GROUPED)
     found = _figures(capsys)
     minutes = sum(one["seconds"]["all"] for one in rounds) / 60
-    line = found["minutes to its own stop, NP chunking, δ = .90"]
+    line = found["minutes to its own stop, NP chunking, published rule, δ = .90"]
     assert line["value"] == pytest.approx(minutes, abs=1e-4)
     assert line["measured_on"]["rounds"] == 2
-    stages = [name for name in found if name.startswith("seconds a round, NP chunking, δ = .90: ")]
+    stages = [
+        name
+        for name in found
+        if name.startswith("seconds a round, NP chunking, published rule, δ = .90: ")
+    ]
     assert {name.split(": ")[1] for name in stages} == set(rounds[0]["seconds"])
     assert not told.held  # 4.73 % are less than the initial set of so few sentences
-    same = "objective, warm-started / from zeros − 1, NP chunking, δ = .90"
+    same = "objective, warm-started / from zeros − 1, NP chunking, published rule, δ = .90"
     assert found[f"{same}, the last round"]["bar"] == "≤ 0.001"
-    other = "McNemar's p against Sup of l2 = 1, NP chunking, δ = .90"
+    other = "McNemar's p against Sup of l2 = 1, NP chunking, published rule, δ = .90"
     assert found[f"{other}, at most 4.73 % labelled"]["bar"] is None
-    assert all(line["measured_on"]["l2"] == config.l2["np"] for line in found.values())
-    ours = {name: line for name, line in found.items() if "varied tokens" in name}
-    against = "McNemar's p against Sup, NP chunking, varied tokens, at most 4.73 % labelled"
+    ours = {name: line for name, line in found.items() if "groups of tokens" in name}
+    for name, line in found.items():
+        assert line["measured_on"]["l2"] == (0.3 if name in ours else config.l2["np"])
+    against = f"McNemar's p against Sup, {active.TITLES['np']}, {active.CALLED[active.GROUPED]}"
+    against += ", at most 4.73 % labelled"
     assert [name for name, line in ours.items() if line["bar"] is not None] == [against]
-    assert varied[-1]["labelled_tokens"] <= 0.0473 * bench._task.pool.tokens
+    assert grouped[-1]["labelled_tokens"] <= 0.0473 * bench._task.pool.tokens
     assert ours[against]["measured_on"]["q"] == 100
+    assert ours[against]["measured_on"]["δ"] == 0.9
+    published = "McNemar's p against Sup, NP chunking, published rule, δ = .90"
+    assert found[f"{published}, at most 4.73 % labelled"]["bar"] is None
     stages = [name for name in ours if name.startswith("seconds a round, ")]
-    assert {name.split(": ")[1] for name in stages} == set(varied[0]["seconds"])
+    assert {name.split(": ")[1] for name in stages} == set(grouped[0]["seconds"])
     assert (tmp_path / "active_spans.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -562,7 +571,7 @@ def test_bench_judges_the_warm_start_that_a_recheck_has_replaced(
 
     monkeypatch.setattr(_active_round, "train_on", lazy)
     told = Report("active")
-    bench = active.Bench(told, config, run.task_of(config, "np", data))
+    bench = active.Bench(told, config, "np", data)
     rounds = bench.tokens()
     bench.early_start()
     found = _figures(capsys)
@@ -570,10 +579,11 @@ def test_bench_judges_the_warm_start_that_a_recheck_has_replaced(
     assert rounds[-1]["objective"] < rounds[-1]["before_recheck"]["objective"]
     assert (rounds[-1]["start"], rounds[-1]["before_recheck"]["start"]) == ("cold", "warm")
     for when, replaced in (("the last round", True), (f"round {active.EARLY}", False)):
-        line = found[f"objective, warm-started / from zeros − 1, NP chunking, δ = .90, {when}"]
+        where = f"NP chunking, published rule, δ = .90, {when}"
+        line = found[f"objective, warm-started / from zeros − 1, {where}"]
         assert line["holds"] is False
         assert line["measured_on"]["replaced"] is replaced
-        name = f"iterations, from zeros / warm-started, NP chunking, δ = .90, {when}"
+        name = f"iterations, from zeros / warm-started, {where}"
         assert found[name]["measured_on"]["iterations"][0] == 1
 
 
