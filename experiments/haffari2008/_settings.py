@@ -2,11 +2,11 @@
 
 Settings are scored on the development part of each split, which nothing else uses.
 The paper's unknown words are those "seen less than 5 times in training", and its "training set" is
-the 300 labelled citations: "paper" counts words there. All its words have labelled tokens then, and
-the path first turns at λ = .59; where words of unlabelled citations are known too ("all words"),
-some of which no label holds, it first turns at .14, and a hundred times before .48. Models are
-better with more words known, best in lower case and with digits as 0, of which the paper does not
-speak.
+the 300 labelled citations: "paper" counts words there. All its words have labelled tokens then, the
+path first turns at λ = .37 (mean of 20 splits), and no λ gains anything over 0. Where words of
+unlabelled citations are known too, some of which no label holds, it first turns at .10 to .12, and
+models are better, best with words that stand twice ("cut-off 2"): the last model before the turn
+then has 88.73 and 88.93 (Viterbi, SMS), the supervised one 88.39 and 88.57.
 """
 
 from __future__ import annotations

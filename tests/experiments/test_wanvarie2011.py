@@ -526,7 +526,7 @@ def test_bench_of_a_small_task(config, data, tmp_path, capsys):
     bench = active.Bench(told, config, "np", data)
     rounds = bench.tokens()
     bench.spans(rounds, tmp_path)
-    grouped = bench.to_share(active.GROUPED)
+    grouped = bench.to_share(active.GROUPED["np"])
     found = _figures(capsys)
     minutes = sum(one["seconds"]["all"] for one in rounds) / 60
     line = found["minutes to its own stop, NP chunking, published rule, δ = .90"]
@@ -546,7 +546,9 @@ def test_bench_of_a_small_task(config, data, tmp_path, capsys):
     ours = {name: line for name, line in found.items() if "groups of tokens" in name}
     for name, line in found.items():
         assert line["measured_on"]["l2"] == (0.3 if name in ours else config.l2["np"])
-    against = f"McNemar's p against Sup, {active.TITLES['np']}, {active.CALLED[active.GROUPED]}"
+    against = (
+        f"McNemar's p against Sup, {active.TITLES['np']}, {active.CALLED[active.GROUPED['np']]}"
+    )
     against += ", at most 4.73 % labelled"
     assert [name for name, line in ours.items() if line["bar"] is not None] == [against]
     assert grouped[-1]["labelled_tokens"] <= 0.0473 * bench._task.pool.tokens
