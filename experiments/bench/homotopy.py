@@ -17,6 +17,7 @@ import numpy as np
 import jaxseq
 from experiments._precision import double_precision
 from experiments.bench._citations import LABELLED, UNLABELLED, Citations
+from experiments.bench._homotopy_accuracy import accuracies
 from experiments.bench._report import Report
 from experiments.bench._timing import best_seconds
 from experiments.data import Data, choose_sources
@@ -76,6 +77,7 @@ def run(report: Report, out: Path) -> None:
         _against_dynamax(report, citations)
         _whole_path(report, citations)
         _against_the_published_route(report, citations)
+    accuracies(report, Path(os.environ["JAXSEQ_DATA"]))
 
 
 def _direction(like: Multinomials) -> Multinomials:

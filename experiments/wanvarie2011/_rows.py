@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,6 +24,19 @@ ALIKE = "lower(word[0])|pos[-1]|pos[1]"
 """Tokens that are alike for rows Groups: of one word, between the same parts of speech."""
 STARTS = ("longest", "random", "shortest")
 Start = Literal["longest", "random", "shortest"]
+MAKERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "δ": ("threshold", float),
+    "q": ("query_size", int),
+    "each": ("per_sentence", int),
+    "forms": ("per_form", int),
+    "width": ("span_width", int),
+    "initial": ("initial", int),
+    "l2": ("l2", float),
+    "most": ("most_percent", float),
+    "between": ("between", int),
+    "start": ("start", str),
+}
+"""A setting in the name of a row → the field of `Row`, and what makes its value of a text."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +138,8 @@ def row_named(text: str, usual: Usual) -> Row:
         text: the name. usual: for what the name leaves out.
 
     Raises:
-        ValueError: for a kind, a setting or a value that is not known.
+        ValueError: for a kind, a setting or a value that is not known, or that the row does not
+            heed.
 
     Example:
         >>> usual = Usual(0.99, 500, per_sentence=0, span_width=3, start="longest", initial=50)
@@ -135,34 +150,28 @@ def row_named(text: str, usual: Usual) -> Row:
         >>> row_named("Wanvarie10", usual).strategy.ask
         'unsure'
     """
-    kind, *settings = text.split()
+    kind, *settings = text.split() or [""]
     if kind not in KINDS:
         raise ValueError(f"row {text!r}: expected one of {', '.join(KINDS)}, got {kind!r}")
     values: dict[str, Any] = dict(vars(usual))
-    makers = {
-        "δ": ("threshold", float),
-        "q": ("query_size", int),
-        "each": ("per_sentence", int),
-        "forms": ("per_form", int),
-        "width": ("span_width", int),
-        "initial": ("initial", int),
-        "l2": ("l2", float),
-        "most": ("most_percent", float),
-        "between": ("between", int),
-    }
+    given: set[str] = set()
     for setting in settings:
         name, equals, value = setting.partition("=")
-        if name == "start" and value in STARTS:
-            values["start"] = value
-        elif equals and name in makers:
-            key, make = makers[name]
-            try:
-                values[key] = make(value)
-            except ValueError:
-                raise ValueError(f"row {text!r}: expected a number, got {setting!r}") from None
-        else:
-            known = f"{', '.join(f'{one}=…' for one in makers)}, start={' or start='.join(STARTS)}"
+        if not (equals and name in MAKERS) or (name == "start" and value not in STARTS):
+            known = f"{', '.join(f'{one}=…' for one in MAKERS)} with {', '.join(STARTS)}"
             raise ValueError(f"row {text!r}: expected {known}, got {setting!r}")
+        if name in given:
+            raise ValueError(f"row {text!r}: expected {name}=… once, got it again")
+        given.add(name)
+        key, make = MAKERS[name]
+        try:
+            values[key] = make(value)
+        except ValueError:
+            wanted = "a whole number" if make is int else "a number"
+            raise ValueError(f"row {text!r}: expected {wanted}, got {setting!r}") from None
+    if unused := given - _settings_of(kind):
+        names = ", ".join(f"{name}=…" for name in MAKERS if name in unused)
+        raise ValueError(f"row {text!r}: expected only what {kind} heeds, got {names}")
     try:
         row = Row(kind, **values)
         if not row.is_supervised:
@@ -170,6 +179,19 @@ def row_named(text: str, usual: Usual) -> Row:
     except ValueError as error:
         raise ValueError(f"row {text!r}: {error}") from None
     return row
+
+
+def _settings_of(kind: str) -> set[str]:
+    """Settings that make a difference to a row of a kind."""
+    if kind in SUPERVISED:
+        return {"l2"}
+    own = {
+        "Partial": {"δ"},
+        "Proposed": {"δ", "q", "each", "forms"},
+        "Groups": {"δ", "q", "each"},
+        "Spans": {"δ", "q", "width"},
+    }
+    return {"start", "initial", "l2", "most", "between"} | own.get(kind, {"δ", "q"})
 
 
 def task_and_row(text: str) -> tuple[str, str]:

@@ -73,41 +73,28 @@ def _table(task: str, rows: Rows, paper: Mapping[str, Any], config: Any) -> str:
         f"brackets. p: McNemar's test on test tokens against Sup; * where significantly fewer are "
         f"right. Sequences are sampled when they are chosen, also where all their tokens are sure. "
         f"δ = {config.threshold:g} and q = {config.query_size} where not said; "
-        f"l2 = {config.l2[task]:g}. The paper's seconds are of 4 processors of its time."
-        f"{_on_limits(rows)}\n\n" + markdown_table(header, cells)
+        f"l2 = {config.l2[task]:g} likewise. The paper's seconds are of 4 processors of its time."
+        f"{_on_names(rows)}\n\n" + markdown_table(header, cells)
     )
 
 
-def _on_limits(rows: Rows) -> str:
-    """That the paper has no row with a limit of tokens a sentence."""
-    if not any("each=" in row for row in rows):
-        return ""
-    return (
-        " Rows with each = 1 ask at most one token of a sentence a round; this limit is ours, the "
-        "published rule has none."
-        f"{_on_forms(rows)}"
-    )
+LEGEND = {
+    "each=": "Rows with each = 1 ask at most one token of a sentence a round; this limit is ours, "
+    "the published rule has none.",
+    "forms=": "forms: at most so many tokens of a word form a round, ours too.",
+    "Groups": "Groups, ours too, asks for the tokens that stand for the most expected errors among "
+    "those of one word between the same parts of speech.",
+    "l2=": "l2: of the row and of the Sup that it is compared with.",
+    "most=": "most: percent of the tokens, at which the row ends.",
+    "between=": "between: iterations of a training, at most, as long as more is asked; only the "
+    "last round is of a model that is trained to the end.",
+}
+"""What is in the name of a row → what it means, as the paper has none of these."""
 
 
-def _on_forms(rows: Rows) -> str:
-    """What further settings in the names of rows mean."""
-    if not any("forms=" in row for row in rows):
-        return ""
-    return (
-        " forms: at most so many tokens of a word form a round, ours too. l2: of the row and of "
-        "the Sup that it is compared with. most: percent of the tokens, at which the row ends."
-        f"{_on_short_trainings(rows)}"
-    )
-
-
-def _on_short_trainings(rows: Rows) -> str:
-    """That most rounds of a row are scored half-trained."""
-    if not any("between=" in row for row in rows):
-        return ""
-    return (
-        " between: iterations of a training, at most, as long as more is asked; only the last "
-        "round is of a model that is trained to the end."
-    )
+def _on_names(rows: Rows) -> str:
+    """What the names of rows mean."""
+    return "".join(f" {text}" for sign, text in LEGEND.items() if any(sign in row for row in rows))
 
 
 def _with(ours: str, theirs: float | None, form: str) -> str:

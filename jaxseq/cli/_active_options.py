@@ -38,16 +38,19 @@ def add_learner_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--threshold",
         type=float,
-        default=0.99,
         metavar="P",
-        help="ask for no label that is at least so probable (0.99)",
+        help="ask for no label that is at least so probable (0.99; of groups 0.999)",
     )
     add("--per-sentence", type=int, metavar="N", help="of tokens and groups: of one sentence a "
         "round, at most (any number)")  # fmt: skip
     add("--per-form", type=int, metavar="N", help="of tokens: of one word a round, at most (any "
         "number)")  # fmt: skip
-    add("--alike", metavar="TEMPLATE", help="of groups: tokens are alike where it has one value "
-        "(lower(word[0]))")  # fmt: skip
+    add(
+        "--alike",
+        metavar="TEMPLATE",
+        help="of groups: tokens are alike where it has one value (lower(word[0]); with parts of "
+        "speech lower(word[0])|pos[-1]|pos[1] is better)",
+    )
     add("--width", type=int, metavar="N", help="of spans: tokens, at most (3)")
     add(
         "--by",
@@ -103,8 +106,10 @@ def _strategy(options: argparse.Namespace) -> Strategy:
     given = {
         name: getattr(options, name) for name in OF_A_STRATEGY if getattr(options, name) is not None
     }
+    if options.threshold is not None:
+        given["threshold"] = options.threshold
     kinds = {"tokens": Tokens, "groups": Groups, "spans": Spans, "sequences": Sequences}
-    return kinds[options.strategy](count=options.count, threshold=options.threshold, **given)
+    return kinds[options.strategy](count=options.count, **given)
 
 
 def new_learner(options: argparse.Namespace, templates: Templates) -> ActiveLearner:

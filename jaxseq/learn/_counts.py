@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,12 @@ FAMILIES = Multinomials._fields
 """The names of the families: initial, transition, emission."""
 
 
+def check_corpus(name: str, corpus: Any) -> None:
+    """Refuse what is no corpus."""
+    if not isinstance(corpus, WordCorpus):
+        raise ValueError(f"{name}: expected sequences of word_corpus, got {corpus!r:.60}")
+
+
 def check_fits(parameters: Multinomials, corpus: WordCorpus, name: str = "corpus") -> None:
     """Refuse a corpus with other words or labels than the parameters are for."""
     v, s = parameters.emission.shape
@@ -35,8 +42,11 @@ def check_fits(parameters: Multinomials, corpus: WordCorpus, name: str = "corpus
         )
 
 
-def check_families(name: str, families: tuple[str, ...]) -> None:
-    """Refuse names that are no families."""
+def check_families(name: str, families: Any) -> None:
+    """Refuse names that are no families, and one name for several."""
+    if isinstance(families, str) or not isinstance(families, tuple | list):
+        wanted = f"a tuple of some of {', '.join(FAMILIES)}"
+        raise ValueError(f"{name}: expected {wanted}, got {families!r:.60}")
     for family in families:
         if family not in FAMILIES:
             raise ValueError(f"{name}: expected some of {', '.join(FAMILIES)}, got {family!r}")

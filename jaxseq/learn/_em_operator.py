@@ -7,10 +7,11 @@ r"""The operator that EM iterates, between labelled and unlabelled sequences, an
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from jax.sharding import Mesh
 
 from jaxseq.learn._counts import (
     FAMILIES,
+    check_corpus,
     check_families,
     check_fits,
     expected_counts,
@@ -47,6 +49,15 @@ class Smoothing(NamedTuple):
     initial: float = 0.2
     transition: float = 0.2
     emission: float = 0.05
+
+
+def check_smoothing(smoothing: Any) -> None:
+    """ValueError unless it is a number of 0 or more for each family."""
+    if not isinstance(smoothing, tuple) or len(smoothing) != len(FAMILIES):
+        raise ValueError(f"smoothing: expected a Smoothing, got {smoothing!r:.60}")
+    for family, amount in zip(FAMILIES, smoothing):
+        if not (isinstance(amount, numbers.Real) and 0 <= amount < np.inf):
+            raise ValueError(f"smoothing.{family}: expected a number ≥ 0, got {amount!r:.60}")
 
 
 def linear_weights(balance: float) -> tuple[float, float]:
@@ -142,9 +153,10 @@ class EMOperator:
         check_families("frozen", self.frozen)
         if self.balance is not None and not 0 <= self.balance <= 1:
             raise ValueError(f"balance: expected 0 … 1, got {self.balance}")
-        for family, amount in zip(FAMILIES, self.smoothing):
-            if not 0 <= amount < np.inf:
-                raise ValueError(f"smoothing.{family}: expected a number ≥ 0, got {amount}")
+        check_smoothing(self.smoothing)
+        for name in ("labelled", "unlabelled"):
+            if getattr(self, name) is not None:
+                check_corpus(name, getattr(self, name))
         if sum(self.sizes) == 0:
             raise ValueError("corpora: expected at least one sequence with a token, got none")
         for name, weight, size in zip(("labelled", "unlabelled"), self.shares, self.sizes):
@@ -193,8 +205,12 @@ class EMOperator:
         """g₁(λ) and g₂(λ)."""
         known, unknown = self.sizes
         balance = unknown / (known + unknown) if self.balance is None else self.balance
-        by_label, by_word = self.weights(balance)
-        return float(by_label), float(by_word)
+        try:
+            by_label, by_word = (float(weight) for weight in self.weights(balance))
+        except TypeError:
+            got = self.weights(balance)
+            raise ValueError(f"weights: expected two numbers of λ, got {got!r:.60}") from None
+        return by_label, by_word
 
     def __call__(self, parameters: Multinomials) -> Evaluation:
         """The next Θ̃ from any Θ̃ (not normalised; normalise it for probabilities)."""
@@ -206,6 +222,7 @@ class EMOperator:
             objective += by_label / self.sizes[0] * value
         if by_word > 0:
             assert self.unlabelled is not None
+            check_fits(parameters, self.unlabelled, "unlabelled")
             counts, found = self._count(parameters, self.unlabelled)
             following = _add(following, _divide(counts, self.sizes[1]), by_word)
             log_likelihood = float(found)
@@ -276,6 +293,7 @@ def _log_score(counts: Multinomials, theta: Multinomials, moving: list[str]) -> 
     for name in moving:
         count, share = (np.asarray(getattr(m, name), float) for m in (counts, theta))
         here = count > 0
-        with np.errstate(divide="ignore"):
-            total += float((count[here] * np.log(share[here])).sum())
+        likely = share[here] > 0
+        logs = np.log(share[here], where=likely, out=np.full(likely.shape, -np.inf))
+        total += float((count[here] * logs).sum())
     return total

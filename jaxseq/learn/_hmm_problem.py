@@ -16,6 +16,7 @@ import numpy as np
 from jaxseq.learn._counts import (
     FAMILIES,
     add_up,
+    check_corpus,
     check_families,
     known_counts,
     number_of,
@@ -24,7 +25,7 @@ from jaxseq.learn._em_corpus import WordCorpus, WordShard
 from jaxseq.learn._em_jacobian import linearise_counts
 from jaxseq.learn._em_lattice import shard_tally
 from jaxseq.learn._em_native import NativeProduct, find_kernels
-from jaxseq.learn._em_operator import EMOperator, Smoothing
+from jaxseq.learn._em_operator import EMOperator, Smoothing, check_smoothing
 from jaxseq.learn.homotopy import Problem, freeze, linear_weights
 from jaxseq.models._hmm import EVENT_AXES, Multinomials
 
@@ -78,6 +79,7 @@ def homotopy_problem(
     check_families("frozen", frozen)
     if set(frozen) == set(FAMILIES):
         raise ValueError(f"frozen: expected a family to be left out, got {', '.join(frozen)}")
+    check_corpus("unlabelled", unlabelled)
     constant = smoothed_means(labelled, smoothing, dtype)
     number_of(unlabelled, name="unlabelled")
     EMOperator(None, unlabelled, 1.0).check_possible(constant)
@@ -107,6 +109,8 @@ def smoothed_means(labelled: WordCorpus, smoothing: Smoothing, dtype: Any = None
         >>> smoothed_means(known, Smoothing(0, 0, 0)).emission.tolist()
         [[0.5, 0.0], [0.0, 1.0]]
     """
+    check_corpus("labelled", labelled)
+    check_smoothing(smoothing)
     number = number_of(labelled, name="labelled")
     if not labelled.is_labelled or labelled.num_labels is None:
         missing = int((labelled.labels < 0).sum())
@@ -114,9 +118,6 @@ def smoothed_means(labelled: WordCorpus, smoothing: Smoothing, dtype: Any = None
             f"labelled: expected a label for each of {labelled.num_tokens} tokens, got "
             f"{missing} without; the counts of the labelled side must not depend on the model"
         )
-    for family, amount in zip(FAMILIES, smoothing):
-        if not 0 <= amount < np.inf:
-            raise ValueError(f"smoothing.{family}: expected a number ≥ 0, got {amount}")
     known = known_counts(labelled, labelled.num_labels, dtype)
     return Multinomials(*((family + e) / number for family, e in zip(known, smoothing)))
 

@@ -32,6 +32,10 @@ class GoldLabels:
 
     def __init__(self, gold: Iterable[Sequence[str]]):
         self._gold = [list(labels) for labels in gold]
+        for index, labels in enumerate(self._gold):
+            for place, label in enumerate(labels):
+                if not isinstance(label, str):
+                    raise ValueError(f"gold[{index}][{place}]: expected a label, got {label!r:.60}")
         self.classes = sorted({label for labels in self._gold for label in labels})
 
     def check(self, sentences: Sequence[Any]) -> None:

@@ -111,11 +111,7 @@ def check_hmm_settings(tagger: HMMTagger) -> None:
             raise ValueError(
                 f"{name}: expected one of {list(among)}, got {getattr(tagger, name)!r:.60}"
             )
-    if isinstance(tagger.frozen, str) or not isinstance(tagger.frozen, list | tuple):
-        raise ValueError(
-            f"frozen: expected a tuple of some of {list(FAMILIES)}, got {tagger.frozen!r:.60}"
-        )
-    check_families("frozen", tuple(tagger.frozen))
+    check_families("frozen", tagger.frozen)
     _check_classes(tagger.classes)
     if not isinstance(tagger.checkpoint, str | os.PathLike | None):
         raise ValueError(f"checkpoint: expected a path or None, got {tagger.checkpoint!r:.60}")

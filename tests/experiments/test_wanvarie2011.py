@@ -144,6 +144,14 @@ def test_rows_that_ask_nothing_and_rows_of_chance():
         "Sup l2=-1",
         "Proposed most=0",
         "Proposed between=-1",
+        "",
+        "Groups forms=1",
+        "Spans each=1",
+        "Wanvarie10 forms=2",
+        "Partial q=5",
+        "Sup δ=.9",
+        "Proposed δ=.9 δ=.5",
+        "Proposed between=1.5",
     ],
 )
 def test_unknown_rows_are_refused(wrong):
@@ -436,8 +444,9 @@ def test_the_report_says_whose_the_limit_is(config):
 
 
 @pytest.mark.parametrize("more", ["", " between=20"])
-def test_the_report_says_where_models_are_half_trained(config, more):
-    line = _line(f"Proposed δ=.90 each=1 forms=1{more}", [(2, 90.0), (4, 92.0)])
+@pytest.mark.parametrize("row", ["Proposed δ=.90 each=1 forms=1", "Groups δ=.90"])
+def test_the_report_says_where_models_are_half_trained(config, more, row):
+    line = _line(f"{row}{more}", [(2, 90.0), (4, 92.0)])
     told = "only the last round is of a model that is trained to the end"
     assert (told in report([line], EXPECTED, config).markdown) is bool(more)
 

@@ -189,3 +189,11 @@ def test_programs_are_compiled_once_a_shape():
     assert min(sizes) > 0
     for seed in range(1, 4):
         assert run(seed) == sizes
+
+
+def test_what_has_no_probability_is_no_nan():
+    operator = EMOperator(make_corpus(0, labelled="complete"), None)
+    model = HMM(*draw_weights(0)).probabilities
+    for least in (0.0, -0.1):
+        theta = model._replace(emission=model.emission.at[0].set(least))
+        assert operator(theta).objective == -np.inf

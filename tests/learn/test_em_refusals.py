@@ -14,6 +14,8 @@ from jaxseq.learn import (
     mean_counts,
     word_corpus,
 )
+from jaxseq.learn._counts import check_corpus, check_families
+from jaxseq.learn._em_operator import check_smoothing
 from jaxseq.models import HMM
 from tests.learn.enumerated_hmm import draw_weights, make_corpus
 
@@ -66,6 +68,7 @@ def test_refused_corpora(change, message):
         ({"labelled": None, "balance": 0.5}, "labelled: expected at least one sequence"),
         ({"labelled": None, "unlabelled": None}, "corpora: expected at least one sequence"),
         ({"weights": lambda x: (-1, 1)}, "weights: expected numbers ≥ 0, got -1.0"),
+        ({"weights": lambda x: 0.5}, "weights: expected two numbers of λ, got 0.5"),
     ],
 )
 def test_refused_operators(change, message):
@@ -74,8 +77,28 @@ def test_refused_operators(change, message):
         EMOperator(**(given_ | change))
 
 
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        (lambda: check_families("frozen", "emission"), "frozen: expected a tuple of some of init"),
+        (lambda: check_smoothing(0.1), "smoothing: expected a Smoothing, got 0.1"),
+        (lambda: check_smoothing((0.1, 0.2)), "smoothing: expected a Smoothing, got"),
+        (lambda: check_smoothing(("a", 0.2, 0.1)), "smoothing.initial: expected a number ≥ 0"),
+        (lambda: check_corpus("labelled", [[0]]), "labelled: expected sequences of word_corpus"),
+        (lambda: check_corpus("unlabelled", None), "unlabelled: expected .*, got None"),
+    ],
+)
+def test_refused_types(check, message):
+    """By themselves, as annotations are run in the tests, and would refuse them first."""
+    with pytest.raises(ValueError, match=message):
+        check()
+
+
 def test_what_does_not_fit_the_model():
     weights = draw_weights(0)
+    operator = EMOperator(make_corpus(0, labelled="complete"), word_corpus([[0]], 5))
+    with pytest.raises(ValueError, match=r"unlabelled: expected 4 words.*got 5"):
+        operator(weights)
     with pytest.raises(ValueError, match=r"expected 4 words.*got 5"):
         expected_counts(weights, word_corpus([[0]], 5))
     with pytest.raises(ValueError, match=r"expected 3 labels.*got 2"):

@@ -26,6 +26,7 @@ from jaxseq.learn import (
 from jaxseq.learn.homotopy import Jacobian, Outcome, Problem, Structure, follow_path
 from jaxseq.learn.homotopy._host import gmres, gmres_and_rest, lanczos_on_host, linearise_flat
 from jaxseq.learn.homotopy._problem import flat_map
+from jaxseq.learn.homotopy._settings import check_settings
 from jaxseq.learn.homotopy._solver import Solver
 from jaxseq.learn.homotopy._spectrum import leading_eigenvalues
 from jaxseq.models import Multinomials
@@ -235,6 +236,8 @@ def test_bad_input_is_refused():
     labelled, unlabelled = _corpora()
     with pytest.raises(ValueError, match="a family to be left out"):
         homotopy_problem(labelled, unlabelled, frozen=("initial", "transition", "emission"))
+    with pytest.raises(ValueError, match="settings: expected Settings, got 'euler'"):
+        check_settings("euler", np.dtype(float))
     with pytest.raises(ValueError, match="frozen: expected some of"):
         homotopy_problem(labelled, unlabelled, frozen=("emissions",))
     with pytest.raises(ValueError, match="labelled: expected a label for each"):

@@ -325,6 +325,7 @@ def not_a_source(query):
         ({"gold": [Y[0][:-1], *Y[1:]]}, r"gold\[0\]: expected \d+ labels, got \d+"),
         ({"gold": ["NV", *Y[1:]]}, r"gold\[0\]: expected a list of labels, got 'NV'"),
         ({"gold": 3}, "gold: expected the labels of every sentence, got 3"),
+        ({"gold": [[None, *Y[0][1:]], *Y[1:]]}, r"gold\[0\]\[0\]: expected a label, got None"),
         ({"gold": not_a_source}, "gold: expected a function with an attribute `classes`"),
         ({"dev": 3}, r"dev: expected \(sentences, labels\), got 3"),
         ({"dev": (X, Y[:2])}, f"dev: expected labels of {len(X)} sentences, got those of 2"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,8 +102,10 @@ ROUNDINGS = 10
 """A relative residual below so many roundings is out of reach."""
 
 
-def check_settings(settings: Settings, dtype: np.dtype) -> None:
+def check_settings(settings: Any, dtype: np.dtype) -> None:
     """ValueError if a path with numbers of a dtype cannot be followed so."""
+    if not isinstance(settings, Settings):
+        raise ValueError(f"settings: expected Settings, got {settings!r:.60}")
     positive = {
         "step": settings.step,
         "min_step": settings.min_step,
