@@ -56,7 +56,7 @@ def check_smoothing(smoothing: Any) -> None:
     if not isinstance(smoothing, tuple) or len(smoothing) != len(FAMILIES):
         raise ValueError(f"smoothing: expected a Smoothing, got {smoothing!r:.60}")
     for family, amount in zip(FAMILIES, smoothing):
-        if not (isinstance(amount, numbers.Real) and 0 <= amount < np.inf):
+        if not (isinstance(amount, numbers.Real) and 0 <= float(amount) < np.inf):
             raise ValueError(f"smoothing.{family}: expected a number ≥ 0, got {amount!r:.60}")
 
 
