@@ -1,6 +1,6 @@
 """What the paper leaves open of words, smoothing and unlabelled citations, to see what it changes.
 
-Settings are scored on the development part of each split, which nothing else uses.
+Settings are scored on the development part of each split, which it uses for nothing else.
 The paper's unknown words are those "seen less than 5 times in training", and its "training set" is
 the 300 labelled citations: "paper" counts words there. All its words have labelled tokens then, the
 path first turns at λ = .37 (mean of 20 splits), and no λ gains anything over 0. Where words of

@@ -229,7 +229,8 @@ def _settings(lines: Sequence[Line]) -> str:
     seeds = ", ".join(map(str, sorted({line["cell"]["seed"] for line in lines})))
     return (
         "### What the paper leaves open\n\n"
-        f"Accuracy on development parts, which are used for nothing else, Viterbi / SMS, of EM at "
+        f"Accuracy on development parts, which their splits use for nothing else (other splits may "
+        f"train or test on these citations), Viterbi / SMS, of EM at "
         f"some λ and of the last model before λ turns; splits {seeds}.\n\n"
         + markdown_table([*header, "λ turns at", "homotopy there"], rows)
     )

@@ -276,7 +276,8 @@ def _path(config: Config, cell: dict[str, Any], data: Any) -> dict[str, Any]:
 def _setting(config: Config, cell: dict[str, Any], data: Any) -> dict[str, Any]:
     """One way that the paper leaves open: supervised, EM at some λ, and the first turn.
 
-    Scored on the development part: what is chosen by it has not seen a label of the test part.
+    Scored on the development part: what is chosen by it has not seen a label of the test part of
+    the same split. What is chosen by the parts of all splits together has.
     """
     setting = SETTINGS[cell["setting"]]
     task = _task(config, data, setting, config.path_unlabelled, cell["seed"], on_dev=True)
