@@ -37,7 +37,7 @@ GROUPED = {
 """The paper's rule, and ours beside it: tokens by the errors expected among those like them, few a
 round, from fewer initial sentences. All trainings but the last are short, as there are many rounds.
 Their l2, and the start, were chosen on held-out training sentences, by comparison with Sup of
-l2 = .006 (``config.toml`` of wanvarie2011); here Sup has the row's own l2, which suits it better."""
+l2 = .006 (``config.toml`` of wanvarie2011); here Sup has the l2 of the row, better for it."""
 SURER = "Groups δ=.999 q=100 each=1 initial=10 between=20"
 """The same for tokens that a model is surer of, on CoNLL-2000, where δ = .90 leaves none before the
 paper's share is reached."""
