@@ -151,16 +151,22 @@ class Bench:
     def drawn(self, row: str, runs: int = RUNS) -> list[list[Round]]:
         """A row of ours from several random starts, up to the paper's share: its median run."""
         percent, tokens = SHARE[self._name], self._task.pool.tokens
-        every = [self._loop(f"{row} most={percent}", seed=seed).run() for seed in range(runs)]
-        found = [at_share({"tokens": tokens, "rounds": rounds}, percent) for rounds in every]
-        reached = [one for one in found if one is not None]
-        for seed, (rounds, one) in enumerate(zip(every, found)):
+        every: list[list[Round]] = []
+        reached: list[Mapping[str, Any]] = []
+        for seed in range(runs):
+            rounds = self._loop(f"{row} most={percent}", seed=seed).run()
+            every.append(rounds)
+            found = at_share({"tokens": tokens, "rounds": rounds}, percent)
+            scores = {}
+            if found is not None:
+                reached.append(found)
+                scores = {n: found[n] for n in ("only_sup", "only_ours")}
+                scores |= self._scores(row, found)
             self._report.figure(
                 f"McNemar's p against Sup, {self._title(row)}, seed {seed}",
-                None if one is None else not_below(one),
+                None if found is None else not_below(found),
                 **self._about(row),
-                **({} if one is None else self._scores(row, one)),
-                **({} if one is None else {n: one[n] for n in ("only_sup", "only_ours")}),
+                **scores,
                 minutes=round(sum(one["seconds"]["all"] for one in rounds) / 60, 2),
                 why=rounds[-1]["why"],
             )

@@ -109,7 +109,11 @@ def _strategy(options: argparse.Namespace) -> Strategy:
     if options.threshold is not None:
         given["threshold"] = options.threshold
     kinds = {"tokens": Tokens, "groups": Groups, "spans": Spans, "sequences": Sequences}
-    return kinds[options.strategy](count=options.count, **given)
+    try:
+        return kinds[options.strategy](count=options.count, **given)
+    except ValueError as error:  # which begins with the setting's name
+        name, colon, rest = str(error).partition(":")
+        raise ValueError(f"--{name.replace('_', '-')}{colon}{rest}") from None
 
 
 def new_learner(options: argparse.Namespace, templates: Templates) -> ActiveLearner:

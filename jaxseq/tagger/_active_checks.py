@@ -28,11 +28,11 @@ def check_learner(learner: ActiveLearner) -> None:
     check_number("initial", learner.initial, 1, numbers.Integral)
     check_number("seed", learner.seed, 0, numbers.Integral)
     check_number("kappa", learner.kappa, -1, numbers.Real)
-    for name in ("max_rounds", "budget"):
+    if learner.kappa > 1:
+        raise ValueError(f"kappa: expected a number from -1 to 1, got {learner.kappa}")
+    for name, least in (("max_rounds", 0), ("budget", 1), ("between", 1)):
         if getattr(learner, name) is not None:
-            check_number(name, getattr(learner, name), 0, numbers.Integral)
-    if learner.between is not None:
-        check_number("between", learner.between, 1, numbers.Integral)
+            check_number(name, getattr(learner, name), least, numbers.Integral)
     if learner.initial_how not in HOW:
         raise ValueError(
             f"initial_how: expected one of {list(HOW)}, got {learner.initial_how!r:.60}"

@@ -81,7 +81,8 @@ class KnownLabels:
 
     def check(self, answers: Iterable[Any]) -> list[Answer]:
         """The answers as plain numbers and strings; ValueError when one of them is refused."""
-        plain = [self._check(index, answer) for index, answer in enumerate(answers)]
+        listed = _listed("answers", answers, "Answer(sentence, position, label)")
+        plain = [self._check(index, answer) for index, answer in enumerate(listed)]
         if self._legal is not None and plain:
             allowed = self._allowed.copy()
             places, masks = self._encode(plain)
@@ -100,7 +101,7 @@ class KnownLabels:
     def check_places(self, tokens: Iterable[Any]) -> list[tuple[int, int]]:
         """Sentences and positions as plain numbers; ValueError when one of them is not there."""
         plain = []
-        for index, token in enumerate(tokens):
+        for index, token in enumerate(_listed("tokens", tokens, "(sentence, position)")):
             where = f"tokens[{index}]"
             try:
                 sentence, position = token
@@ -223,6 +224,12 @@ def as_partial(y: Any, lengths: np.ndarray) -> Any:
     y = list(y)
     known = [[None] * int(n) if labels is None else labels for labels, n in zip(y, lengths)]
     return known + y[len(known) :]
+
+
+def _listed(name: str, given: Any, each: str) -> Iterable[Any]:
+    if not isinstance(given, Iterable):
+        raise ValueError(f"{name}: expected a list of {each}, got {given!r:.60}")
+    return given
 
 
 def _whole(name: str, value: Any, below: int) -> int:

@@ -149,7 +149,7 @@ STARTS = {
     "width": (["--train", "few", "--width", "2"], "--width: expected along with --strategy spans"),
     "by": (["--train", "few", "--by", "entropy"], "--by: expected along with --strategy sequences"),
     "count": (["--train", "few", "--count", "0"], "count: expected a whole number, 1 or more"),
-    "threshold": (["--train", "few", "--threshold", "2"], "threshold: expected a number above 0"),
+    "threshold": (["--train", "few", "--threshold", "2"], "--threshold: expected a number above 0"),
     "budget": (["--train", "few", "--budget", "0"], "--budget: expected 1 or more"),
     "between": (["--train", "few", "--between", "0"], "--between: expected 1 or more"),
     "initial": (["--train", "few", "--initial", "0"], "initial: expected"),

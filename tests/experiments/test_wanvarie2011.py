@@ -570,6 +570,21 @@ def test_bench_of_a_small_task(config, data, tmp_path, capsys):
     assert (tmp_path / "active_spans.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_bench_judges_random_starts_by_their_median_run(config, data, capsys):
+    told = Report("active")
+    row = active.DRAWN["np"]
+    every = active.Bench(told, config, "np", data).drawn(row, runs=3)
+    found = _figures(capsys)
+    title = f"McNemar's p against Sup, NP chunking, {active.CALLED[row]}"
+    values = [found[f"{title}, seed {seed}"]["value"] for seed in range(3)]
+    median = found[f"{title}, at most 4.73 % labelled, median of 3 runs"]
+    assert median["value"] == sorted(values)[1]
+    assert median["holds"] == told.held == (median["value"] >= 0.05)
+    assert median["measured_on"]["runs_not_below"] == sum(value > 0.05 for value in values)
+    assert [name for name, line in found.items() if line["bar"]] == [median["metric"]]
+    assert len({rounds[-1]["objective"] for rounds in every}) > 1  # they differ by their starts
+
+
 def test_bench_judges_the_warm_start_that_a_recheck_has_replaced(
     config, data, tmp_path, capsys, monkeypatch
 ):

@@ -370,7 +370,8 @@ def test_folders_and_settings_that_are_not_sound_are_refused(tmp_path):
 REFUSED = {
     "estimator": (lambda: jaxseq.ActiveLearner("tagger"), "estimator: expected a CRFTagger"),
     "strategy": (lambda: new_learner("tokens"), "strategy: expected Tokens"),
-    "budget": (lambda: new_learner(budget=-1), "budget: expected"),
+    "budget": (lambda: new_learner(budget=0), "budget: expected a finite number, 1 or more"),
+    "kappa": (lambda: new_learner(kappa=1.5), "kappa: expected a number from -1 to 1, got 1.5"),
     "how": (lambda: new_learner(initial_how="middle"), "initial_how: expected one of"),
     "between": (lambda: new_learner(between=0), "between: expected"),
 }
@@ -383,6 +384,16 @@ def test_settings_that_make_no_sense_write_nothing(name, tmp_path):
     with pytest.raises(ValueError, match=message):
         make().begin(X, classes=LABELS, folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_answers_that_are_no_list_are_refused():
+    learner = new_learner().begin(X, classes=LABELS)
+    with pytest.raises(ValueError, match=r"answers: expected a list of Answer\(.*\), got 3"):
+        learner.answer(3)
+    with pytest.raises(ValueError, match=r"tokens: expected a list of \(sentence, position\)"):
+        learner.retract(None)
+    assert learner.status().labelled_tokens == 0
 
 
 def test_steps_out_of_order_are_refused():
