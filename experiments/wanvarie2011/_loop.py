@@ -39,12 +39,14 @@ class Loop:
         pool: the sentences, and the labels that are handed out as they are asked for.
         score: what to measure of the tagger of every round.
         folder: where to keep what is done, to go on from there; None keeps nothing.
+        last_l2: of a last tagger, of all labels that were gathered; None for none.
     """
 
     learner: jaxseq.ActiveLearner
     pool: Part
     score: Score
     folder: Path | None = None
+    last_l2: float | None = None
 
     def run(
         self, watch: Callable[[Round, jaxseq.ActiveLearner], None] | None = None
@@ -55,7 +57,9 @@ class Loop:
             watch: called with every record and the learner as it is then.
 
         Returns:
-            The records; ``seconds`` of a round are those of its steps, scoring left out.
+            The records; ``seconds`` of a round are those of its steps, scoring left out. With a
+            last tagger, the scores of the last round are its own, and those of the tagger that
+            asked are in ``"asking"`` there.
         """
         clock = time.perf_counter()
         learner, rounds = self._begin()
@@ -71,7 +75,23 @@ class Loop:
             self._keep(rounds)
             if watch is not None:
                 watch(rounds[-1], learner)
+        if self.last_l2 is not None and "asking" not in rounds[-1]:
+            rounds[-1] = self._with_last(rounds[-1], learner, self.last_l2)
+            self._keep(rounds)
         return rounds
+
+    def _with_last(self, one: Round, learner: jaxseq.ActiveLearner, l2: float) -> Round:
+        """A record with the scores of a tagger trained on the labels with another l2."""
+        clock = time.perf_counter()
+        tagger = learner.refit(l2=l2)
+        took = round(time.perf_counter() - clock, 4)
+        found, seconds = self.score(tagger), one["seconds"]
+        return {
+            **one,
+            **found,
+            "asking": {name: one[name] for name in found},
+            "seconds": {**seconds, "last training": took, "all": round(seconds["all"] + took, 4)},
+        }
 
     def _begin(self) -> tuple[jaxseq.ActiveLearner, list[Round]]:
         classes = sorted({label for labels in self.pool.labels for label in labels})

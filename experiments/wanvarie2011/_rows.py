@@ -34,6 +34,7 @@ MAKERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "l2": ("l2", float),
     "most": ("most_percent", float),
     "between": ("between", int),
+    "last": ("last_l2", float),
     "start": ("start", str),
 }
 """A setting in the name of a row → the field of `Row`, and what makes its value of a text."""
@@ -65,9 +66,11 @@ class Row:
         kind: one of `KINDS`. threshold, query_size, per_sentence, span_width, start, initial: as
             of `Usual`.
         per_form: tokens of a word form a round, at most; 0 for any number.
-        l2: of its tagger, and of the Sup that it is compared with; None for that of the task.
+        l2: of its tagger; None for that of the task.
         most_percent: of the tokens are labelled, then it stops; None for its own stop.
         between: iterations of a training, at most, after which more is asked; 0 for any number.
+        last_l2: of one more tagger, of all labels when it has stopped, which is scored in place of
+            the one that asks; None for no other.
     """
 
     kind: str
@@ -81,12 +84,14 @@ class Row:
     l2: float | None = None
     most_percent: float | None = None
     between: int = 0
+    last_l2: float | None = None
 
     def __post_init__(self) -> None:
         if self.initial < 1:
             raise ValueError(f"initial: expected 1 or more, got {self.initial}")
-        if self.l2 is not None and not 0 <= self.l2 < math.inf:
-            raise ValueError(f"l2: expected a finite number, 0 or more, got {self.l2}")
+        for name, l2 in (("l2", self.l2), ("last", self.last_l2)):
+            if l2 is not None and not 0 <= l2 < math.inf:
+                raise ValueError(f"{name}: expected a finite number, 0 or more, got {l2}")
         if self.between < 0:
             raise ValueError(f"between: expected 0 or more, got {self.between}")
         if self.most_percent is not None and not 0 < self.most_percent <= 100:
@@ -96,6 +101,11 @@ class Row:
     def is_supervised(self) -> bool:
         """Whether it is trained on all labels, once."""
         return self.kind in SUPERVISED
+
+    @property
+    def sup_l2(self) -> float | None:
+        """Of the Sup that it is compared with, that of its last tagger; None for the task's."""
+        return self.l2 if self.last_l2 is None else self.last_l2
 
     @property
     def is_drawn(self) -> bool:
@@ -131,8 +141,8 @@ class Row:
 
 def row_named(text: str, usual: Usual) -> Row:
     """A row from its name: a kind, then ``δ=``, ``q=``, ``each=`` (per_sentence), ``forms=``
-    (per_form), ``width=``, ``start=``, ``initial=``, ``l2=``, ``most=`` (most_percent) and
-    ``between=`` as needed.
+    (per_form), ``width=``, ``start=``, ``initial=``, ``l2=``, ``most=`` (most_percent),
+    ``between=`` and ``last=`` (last_l2) as needed.
 
     Args:
         text: the name. usual: for what the name leaves out.
@@ -191,7 +201,7 @@ def _settings_of(kind: str) -> set[str]:
         "Groups": {"δ", "q", "each"},
         "Spans": {"δ", "q", "width"},
     }
-    return {"start", "initial", "l2", "most", "between"} | own.get(kind, {"δ", "q"})
+    return {"start", "initial", "l2", "most", "between", "last"} | own.get(kind, {"δ", "q"})
 
 
 def task_and_row(text: str) -> tuple[str, str]:

@@ -84,7 +84,9 @@ LEGEND = {
     "forms=": "forms: at most so many tokens of a word form a round, ours too.",
     "Groups": "Groups, ours too, asks for the tokens that stand for the most expected errors among "
     "those of one word between the same parts of speech.",
-    "l2=": "l2: of the row and of the Sup that it is compared with.",
+    "l2=": "l2: of the row and, where nothing else is said, of the Sup that it is compared with.",
+    "last=": "last: l2 of one more tagger, trained on the labels when the row has stopped, that is "
+    "scored in place of the one that asked; and of the Sup that it is compared with.",
     "most=": "most: percent of the tokens, at which the row ends.",
     "between=": "between: iterations of a training, at most, as long as more is asked; only the "
     "last round is of a model that is trained to the end.",

@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -85,14 +85,14 @@ def run_cell(config: Config, cell: dict[str, Any], data: Any) -> dict[str, Any]:
     row = row_named(cell["row"], config.usual)
     task = task_of(config, cell["task"], data, row.l2)
     size = {"tokens": task.pool.tokens, "sentences": len(task.pool.sentences)}
-    sup_labels, sup = sup_of(task)
+    sup_labels, sup = sup_of(task_of(config, cell["task"], data, row.sup_l2))
     if row.kind == "Sup":
         return {**size, **sup}
     judge = Judge(task, sup_labels)
     if row.is_supervised:
         return {**size, **_trained_once(task, judge)}
     learner = learner_of(config, row, task, cell.get("seed", 0))
-    rounds = _rounds(config, cell, Loop(learner, task.pool, judge))
+    rounds = _rounds(config, cell, Loop(learner, task.pool, judge, last_l2=row.last_l2))
     return {**size, **rounds[-1], "rounds": rounds, "seconds": total_seconds(rounds)}
 
 
@@ -103,7 +103,7 @@ def task_of(config: Config, name: str, data: Any, l2: float | None = None) -> Ta
     return _read_task(data, name, *sizes, strength, config.max_iterations)
 
 
-@lru_cache(maxsize=2)  # a task is asked for with its own l2 and with that of some rows
+@lru_cache(maxsize=3)  # a task is asked for with its own l2 and with the two of some rows
 def _read_task(data: Any, name: str, train: int, test: int, l2: float, max_iterations: int) -> Task:
     pool, held_out = (
         read_part(data, name, split, count or None)
@@ -112,9 +112,9 @@ def _read_task(data: Any, name: str, train: int, test: int, l2: float, max_itera
     return Task(name, pool, held_out, l2, max_iterations)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def sup_of(task: Task) -> tuple[Labels, dict[str, Any]]:
-    """What Sup says of the test sentences, and its row; the last two are kept."""
+    """What Sup says of the test sentences, and its row; the last three are kept."""
     clock = time.perf_counter()
     tagger = task.supervised()
     seconds = time.perf_counter() - clock
@@ -176,7 +176,7 @@ def _rounds(config: Config, cell: dict[str, Any], loop: Loop) -> list[Round]:
     size = [len(loop.pool.sentences), loop.pool.tokens]  # generated sentences are another pool
     told = json.dumps([asdict(config), cell, size], sort_keys=True)
     folder = Path(kept) / f"wanvarie2011-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
-    rounds = Loop(loop.learner, loop.pool, loop.score, folder).run()
+    rounds = replace(loop, folder=folder).run()
     shutil.rmtree(folder)
     return rounds
 

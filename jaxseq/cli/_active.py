@@ -10,6 +10,7 @@ import argparse
 from typing import Any
 
 from jaxseq.cli._active_answer import add_answer
+from jaxseq.cli._active_finish import add_finish
 from jaxseq.cli._active_labels import add_labels
 from jaxseq.cli._active_query import add_query
 from jaxseq.cli._active_start import add_start
@@ -18,6 +19,7 @@ from jaxseq.cli._annotate import add_annotate
 
 SUBCOMMANDS = (
     add_start, add_query, add_answer, add_annotate, add_labels, add_active_train, add_status,
+    add_finish,
 )  # fmt: skip
 
 EXAMPLE = """\
@@ -32,6 +34,7 @@ example:
   jaxseq active annotate run              # or label here, in the terminal, one key a label
   jaxseq active labels run --add B-ADJP   # a label that was not thought of at the start
   jaxseq tag --model run/model new.txt    # the model of the last round is one like any other
+  jaxseq active finish run --l2 0.1 --out final  # or one with other settings, of the same labels
 
 answers of other programs, JSON lines (a list of labels: one of them is right):
   {"round": 1, "sentence": 17, "position": 4, "label": "B-NP"}

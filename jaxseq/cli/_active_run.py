@@ -22,7 +22,7 @@ except ImportError:  # not on every system; there nobody is kept out
 
 if TYPE_CHECKING:
     from jaxseq.learn.active import Query
-    from jaxseq.tagger import ActiveLearner
+    from jaxseq.tagger import ActiveLearner, CRFTagger
 
 Say = Callable[[str], object]
 TRIES, PAUSE = 4, 0.1
@@ -109,14 +109,17 @@ class ActiveRun:
     def report(self) -> dict[str, Any]:
         """Where it stands, with scores on the sentences of ``--dev``, ready for JSON."""
         report = {"folder": str(self.folder), **self.learner.status().as_dict()}
-        scores: dict[str, Any] = {"dev_f1": None, "dev_accuracy": None}
-        if self.corpora.dev and self.has_model:
-            found = self.learner.tagger_.predict(self.corpora.dev)
-            measured = span_scores(self.corpora.dev_labels, found)
+        return report | self.scores(self.learner.tagger_ if self.has_model else None)
+
+    def scores(self, tagger: CRFTagger | None) -> dict[str, float | None]:
+        """F1 and accuracy of a tagger on the sentences of ``--dev``, None where there are none."""
+        scores: dict[str, float | None] = {"dev_f1": None, "dev_accuracy": None}
+        if self.corpora.dev and tagger is not None:
+            measured = span_scores(self.corpora.dev_labels, tagger.predict(self.corpora.dev))
             scores["dev_accuracy"] = measured.accuracy
             if measured.overall.gold or measured.overall.predicted:  # labels of phrases
                 scores["dev_f1"] = measured.overall.f1
-        return report | scores
+        return scores
 
 
 @contextmanager
@@ -214,7 +217,13 @@ def lines_of(report: dict[str, Any]) -> list[str]:
         lines.append(f"left      {report['informative']:,} informative units to ask")
     if report["waiting"]:
         lines.append(f"waiting   {report['waiting']:,} queries of this round have no answer yet")
-    if report["dev_accuracy"] is not None:
-        phrases = "" if report["dev_f1"] is None else f"F1 {report['dev_f1']:.2%}, "
-        lines.append(f"dev       {phrases}accuracy {report['dev_accuracy']:.2%}")
+    lines += lines_on_dev(report)
     return [*lines, f"stop      {'yes' if report['stop'] else 'no'}: {report['why']}"]
+
+
+def lines_on_dev(report: dict[str, Any]) -> list[str]:
+    """The scores on the sentences of ``--dev`` in words, a line; none where there are none."""
+    if report["dev_accuracy"] is None:
+        return []
+    phrases = "" if report["dev_f1"] is None else f"F1 {report['dev_f1']:.2%}, "
+    return [f"dev       {phrases}accuracy {report['dev_accuracy']:.2%}"]

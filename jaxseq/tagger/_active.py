@@ -15,6 +15,7 @@ from jaxseq.tagger._active_folder import StateFolder
 from jaxseq.tagger._active_known import KnownLabels
 from jaxseq.tagger._active_labels import add_to_run, check_new_labels, with_labels
 from jaxseq.tagger._active_pool import Pool
+from jaxseq.tagger._active_refit import refit
 from jaxseq.tagger._active_replay import (
     Run,
     answer_lines,
@@ -346,6 +347,27 @@ class ActiveLearner(BaseEstimator):
         run.history.append(record)
         self.tagger_ = trained.tagger
         return self
+
+    def refit(self, **changes: Any) -> CRFTagger:
+        """Another tagger of the labels so far, from zeros: the run itself stays as it is.
+
+        A model that asks well need not be the best one to use. With a larger `l2` it is less sure,
+        and so it goes on asking below the same threshold; a smaller one may then make more of the
+        labels.
+
+        Args:
+            changes: settings of the estimator that are others for this tagger, as ``l2=0.1``;
+                all but `templates`, `cutoff`, `scheme` and those of checkpoints.
+
+        Example:
+            >>> import jaxseq
+            >>> learner = jaxseq.ActiveLearner(jaxseq.CRFTagger(["word[0]"], l2=1.0), initial=1)
+            >>> X, y = [["the", "dog"], ["dog"]], [["D", "N"], ["N"]]
+            >>> _ = learner.simulate(X, y)
+            >>> learner.refit(l2=0.1).predict([["dog", "the"]])
+            [['N', 'D']]
+        """
+        return refit(self.estimator, self._begun(), changes)
 
     # ----------------------------------------------------------------------------- inspection
 

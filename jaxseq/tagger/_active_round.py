@@ -21,6 +21,7 @@ from jaxseq.learn.active import (
 from jaxseq.models._crf import CRF
 from jaxseq.tagger._active_replay import Run
 from jaxseq.tagger._active_train import train_on
+from jaxseq.tagger._fit import Fitted
 from jaxseq.tagger._notes import fresh
 from jaxseq.tagger._plan import plan_of
 from jaxseq.tagger._tagger import CRFTagger
@@ -98,25 +99,16 @@ def train_round(
         most: as of `train_on`.
     """
     began = time.perf_counter()
-    trained, labels = run.known.to_train_on()
-    if not trained.any():
-        raise ValueError("train: expected at least one label, got none; answer some queries first")
     before = None if run.tagger is None else look_at_pool(learner, run)
     tagger, clock = fresh(learner.estimator), time.perf_counter()
-    if not _always_whole(learner):
-        labels = _as_sets(labels, len(run.pool.classes))
-    problem = run.pool.problem(trained, labels)
-    model, found, is_short = train_on(problem, plan_of(tagger), older, run.pool.shape, most)
-    tagger._take(model, run.pool.classes, run.pool.extractor)
-    tagger.loss_, tagger.outcome_ = found.loss, found.outcome.value
-    tagger.n_iter_, tagger.n_evaluations_ = found.iterations, found.evaluations
+    found, is_short, sentences = fit_known(tagger, run, older, most, _always_whole(learner))
     seconds = {**found.seconds, "training": time.perf_counter() - clock}
     clock = time.perf_counter()
-    look = run.pool.view.look(model, learner.strategy)
+    look = run.pool.view.look(tagger.model_, learner.strategy)
     now = time.perf_counter()
     record = {
         "start": "cold" if older is None else "warm",
-        "sentences": int(trained.sum()),
+        "sentences": sentences,
         "objective": float(found.loss),
         "iterations": found.iterations,
         "evaluations": found.evaluations,
@@ -127,6 +119,31 @@ def train_round(
         "seconds": {**seconds, "look": now - clock, "all": now - began},
     }
     return Trained(tagger, look, record)
+
+
+def fit_known(
+    tagger: CRFTagger, run: Run, older: CRF | None, most: int | None = None, whole: bool = False
+) -> tuple[Fitted, bool, int]:
+    """Train a new tagger on the sentences of a pool that have a label.
+
+    Args:
+        tagger: to be trained. run: what is known. older, most: as of `train_on`.
+        whole: whether all labels of these sentences are known, as a rule.
+
+    Returns:
+        Where the search ended, whether it was cut short, and the number of sentences.
+    """
+    trained, labels = run.known.to_train_on()
+    if not trained.any():
+        raise ValueError("train: expected at least one label, got none; answer some queries first")
+    if not whole:
+        labels = _as_sets(labels, len(run.pool.classes))
+    problem = run.pool.problem(trained, labels)
+    model, found, is_short = train_on(problem, plan_of(tagger), older, run.pool.shape, most)
+    tagger._take(model, run.pool.classes, run.pool.extractor)
+    tagger.loss_, tagger.outcome_ = found.loss, found.outcome.value
+    tagger.n_iter_, tagger.n_evaluations_ = found.iterations, found.evaluations
+    return found, is_short, int(trained.sum())
 
 
 def rounding_of(learner: ActiveLearner, run: Run) -> float:

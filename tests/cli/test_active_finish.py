@@ -1,0 +1,96 @@
+"""``jaxseq active finish``: a model with other settings, and a run that is not touched."""
+
+import json
+import shutil
+
+import pytest
+
+import jaxseq
+from tests.cli.active_runs import start, start_in_round_1, write_files
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    return start_in_round_1(tmp_path_factory.mktemp("active"))
+
+
+@pytest.fixture
+def run1(begun, tmp_path):
+    """A run in round 1, in another place than it was made in."""
+    return shutil.copytree(begun, tmp_path / "copy")
+
+
+def files_of(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_a_model_with_other_settings(run1, tmp_path, succeed):
+    before, out = files_of(run1), tmp_path / "final"
+    report = json.loads(succeed("active", "finish", run1, "--l2", 0.01, "--out", out, "--json"))
+    assert files_of(run1) == before
+    assert report["model"] == str(out)
+    assert report["labelled_tokens"] == 4
+    assert report["iterations"] > 0
+    asking, final = jaxseq.load(run1 / "model"), jaxseq.load(out)
+    assert (asking.l2, final.l2) == (0.1, 0.01)
+    assert report["objective"] < asking.loss_  # the same labels, a smaller penalty
+    assert 0 < report["dev_f1"] <= 1
+    (tmp_path / "new").write_text("the DT\ndog NN\n")
+    assert succeed("tag", "--model", out, tmp_path / "new") == "the DT B-NP\ndog NN I-NP\n\n"
+    text = succeed("active", "finish", run1, "--out", out)  # which replaces the model
+    assert jaxseq.load(out).l2 == 0.1
+    assert f"model     {out}" in text
+    assert "dev       F1 " in text
+    assert text.startswith("training  ")
+
+
+def test_without_dev_there_are_no_scores(tmp_path, succeed):
+    write_files(tmp_path)
+    argv = ["--train", tmp_path / "few", "--pool", tmp_path / "pool", "--out", tmp_path / "run"]
+    argv += ["--templates", tmp_path / "templates"]
+    succeed("active", "start", *argv, "--cores", 1)
+    out = tmp_path / "final"
+    report = json.loads(succeed("active", "finish", tmp_path / "run", "--out", out, "--json"))
+    assert (report["dev_f1"], report["dev_accuracy"]) == (None, None)
+    assert "dev " not in succeed("active", "finish", tmp_path / "run", "--out", out)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--l2", -1], "--l2: expected"),
+        (["--l1", "nan"], "--l1: expected"),
+        (["--max-iterations", 0], "--max-iterations: expected"),
+        (["--cores", 0], "--cores: expected"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(run1, tmp_path, run, argv, message):
+    out = tmp_path / "final"
+    status, printed, err = run("active", "finish", run1, "--out", out, *argv)
+    assert (status, printed, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert not out.exists()
+
+
+def test_the_run_is_not_overwritten(run1, tmp_path, run):
+    before = files_of(run1)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter").write_text("dear")
+    for out in (run1, run1 / "model", run1 / "final", tmp_path / "other"):
+        status, printed, err = run("active", "finish", run1, "--out", out)
+        assert (status, printed, err.count("\n")) == (2, "", 1)
+        assert "expected" in err
+    assert files_of(run1) == before
+    assert (tmp_path / "other" / "letter").read_text() == "dear"
+
+
+def test_without_labels_or_a_run_it_is_refused(tmp_path, run, succeed):
+    folder = start(tmp_path, succeed, train=False, initial=1)
+    out = tmp_path / "final"
+    status, _, err = run("active", "finish", folder, "--out", out)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "expected at least one label, got none" in err
+    status, _, err = run("active", "finish", tmp_path / "nowhere", "--out", out)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "expected a folder of jaxseq active start" in err
+    assert not out.exists()
