@@ -13,7 +13,7 @@ from jaxseq.learn.active import Answer, Look, Query, Strategy, Tokens
 from jaxseq.tagger._active_checks import check_learner, check_pool
 from jaxseq.tagger._active_folder import StateFolder
 from jaxseq.tagger._active_known import KnownLabels
-from jaxseq.tagger._active_labels import add_to_run, check_new_labels, with_labels
+from jaxseq.tagger._active_labels import add_to_run, check_new_labels
 from jaxseq.tagger._active_pool import Pool
 from jaxseq.tagger._active_refit import refit
 from jaxseq.tagger._active_replay import (
@@ -22,9 +22,9 @@ from jaxseq.tagger._active_replay import (
     given_lines,
     learner_settings,
     proposal_lines,
-    replay,
     settings_from,
 )
+from jaxseq.tagger._active_resume import run_of_folder
 from jaxseq.tagger._active_round import (
     Trained,
     choose_queries,
@@ -172,24 +172,7 @@ class ActiveLearner(BaseEstimator):
         found = state.settings()
         learner = cls(**settings_from(found))
         check_learner(learner)
-        pool = Pool.of(learner.estimator, X, None, found.get("classes"), learner.strategy)
-        if pool.digest() != found.get("pool"):
-            raise ValueError(
-                f"X: expected the pool of {os.fspath(folder)} ({found.get('sentences')} sentences, "
-                f"{found.get('tokens')} tokens), got another ({len(pool.lengths)} sentences, "
-                f"{int(pool.lengths.sum())} tokens)"
-            )
-        check_pool(learner, pool)
-        run = Run(pool, KnownLabels(pool.lengths, pool.classes, pool.legal), state)
-        estimator = learner.estimator
-
-        def add(names: Any) -> None:
-            add_to_run(run, check_new_labels(names, run.pool.classes), estimator)
-
-        replay(run, state.journal(), add)
-        if run.tagger is not None:
-            run.tagger = with_labels(run.tagger, run.pool.classes)
-        return learner._take(run)
+        return learner._take(run_of_folder(learner, state, found, X))
 
     def _take(self, run: Run) -> ActiveLearner:
         self.__dict__.pop("tagger_", None)
@@ -351,21 +334,19 @@ class ActiveLearner(BaseEstimator):
     def refit(self, **changes: Any) -> CRFTagger:
         """Another tagger of the labels so far, from zeros: the run itself stays as it is.
 
-        A model that asks well need not be the best one to use. With a larger `l2` it is less sure,
-        and so it goes on asking below the same threshold; a smaller one may then make more of the
-        labels.
+        The model that asks best need not be the best to use: with a larger `l2` it is less sure,
+        and goes on asking below the same threshold; a smaller one makes more of the labels then.
 
         Args:
-            changes: settings of the estimator that are others for this tagger, as ``l2=0.1``;
-                all but `templates`, `cutoff`, `scheme` and those of checkpoints.
+            changes: settings of the estimator that are others for this tagger; all but
+                `templates`, `cutoff`, `scheme` and those of checkpoints.
 
         Example:
             >>> import jaxseq
             >>> learner = jaxseq.ActiveLearner(jaxseq.CRFTagger(["word[0]"], l2=1.0), initial=1)
-            >>> X, y = [["the", "dog"], ["dog"]], [["D", "N"], ["N"]]
-            >>> _ = learner.simulate(X, y)
-            >>> learner.refit(l2=0.1).predict([["dog", "the"]])
-            [['N', 'D']]
+            >>> _ = learner.simulate([["the", "dog"], ["dog"]], [["D", "N"], ["N"]])
+            >>> learner.refit(l2=0.1).predict([["the", "dog"]])
+            [['D', 'N']]
         """
         return refit(self.estimator, self._begun(), changes)
 

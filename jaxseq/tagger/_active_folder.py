@@ -39,6 +39,11 @@ class StateFolder:
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False):
         self._path, self._read_only = Path(path), read_only
 
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self._path
+
     @classmethod
     def create(
         cls,
