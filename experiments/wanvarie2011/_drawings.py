@@ -1,9 +1,9 @@
-"""Figures 3 to 9: learning curves, and what they cost; and spans against tokens."""
+"""Figures 3 to 9: learning curves, and what they cost; spans, and groups, against tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from experiments import Figure
@@ -23,6 +23,8 @@ class Drawing:
         level: a row whose last F1 is a line, since its labelled tokens do not change.
         most_tokens: where the left panel ends; None for all.
         text: what it shows.
+        needs_all: whether it is drawn only where all its rows are there.
+        called: row → what it is called in the figure, where its name is long.
     """
 
     name: str
@@ -31,10 +33,19 @@ class Drawing:
     text: str
     level: str | None = None
     most_tokens: int | None = None
+    needs_all: bool = False
+    called: Mapping[str, str] = field(default_factory=dict)
 
 
 PROPOSED = ("Proposed δ=.90", "Proposed δ=.99")
 SPANS = ("Proposed δ=.90", "Spans δ=.90")
+GROUPS = {
+    "np": "Groups δ=.90 q=100 each=1 initial=10 between=20 l2=.3 most=4.73",
+    "conll2000": "Groups δ=.90 q=100 each=1 initial=10 between=20 l2=.1 most=6.98",
+    "conll2003": "Groups δ=.90 q=100 each=1 initial=10 start=random between=20 l2=1 last=.1 "
+    "most=7.01",
+}
+"""Task → its row of groups."""
 DRAWINGS = (
     Drawing(
         "figure-3", "np",
@@ -71,15 +82,24 @@ DRAWINGS = (
         Drawing(
             f"spans-{task}", task, SPANS,
             "Not in the paper: queries of spans by their entropy against queries of tokens",
+            needs_all=True,
         )
         for task in TITLES
+    ),
+    *(
+        Drawing(
+            f"groups-{task}", task, ("Proposed δ=.90", row),
+            "Not in the paper: tokens that stand for many like them against the least sure ones",
+            needs_all=True, called={row: "Groups δ=.90"},
+        )
+        for task, row in GROUPS.items()
     ),
 )  # fmt: skip
 """Every figure, in the order of the report."""
 
 
 def figures_of(task: str, rows: Rows, expected: Mapping[str, Any]) -> list[Figure]:
-    """The figures of a task that can be drawn: all but those of spans need one of their rows.
+    """The figures of a task that can be drawn: those of the paper need one of their rows.
 
     Args:
         task: one of `TITLES`. rows: its results. expected: the paper's numbers of the task.
@@ -87,7 +107,7 @@ def figures_of(task: str, rows: Rows, expected: Mapping[str, Any]) -> list[Figur
     found = []
     for drawing in DRAWINGS:
         there = [row for row in drawing.rows if row in rows]
-        wanted = len(drawing.rows) if drawing.rows == SPANS else 1
+        wanted = len(drawing.rows) if drawing.needs_all else 1
         if drawing.task == task and len(there) >= wanted:
             found.append(_figure(drawing, there, rows, expected))
     return found
@@ -99,7 +119,7 @@ def _figure(
     def draw(canvas: Any) -> None:
         left, right = canvas.subplots(1, 2)
         for index, row in enumerate(there):
-            color, label = f"C{index}", row
+            color, label = f"C{index}", drawing.called.get(row, row)
             for result in rows[row]:
                 curve = Curve.of(result)
                 how: dict[str, Any] = {"color": color, "marker": MARKERS[index], "ms": 3, "lw": 1.3}

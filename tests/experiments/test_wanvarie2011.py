@@ -21,7 +21,7 @@ from experiments.bench import active
 from experiments.bench._report import Report
 from experiments.data import Data, Source
 from experiments.wanvarie2011 import run
-from experiments.wanvarie2011._drawings import DRAWINGS, PROPOSED, SPANS
+from experiments.wanvarie2011._drawings import DRAWINGS, GROUPS, PROPOSED, SPANS
 from experiments.wanvarie2011._loop import Loop
 from experiments.wanvarie2011._rows import KINDS, row_named, task_and_row
 from experiments.wanvarie2011._summary import (
@@ -200,6 +200,7 @@ def test_the_paper_preset_has_every_row_and_every_figure():
     published = {(task, row) for task in ("np", "conll2000", "conll2003") for row in EXPECTED[task]}
     assert published <= rows
     assert {row.split()[0] for _, row in rows} == set(KINDS)
+    rows |= {tuple(task_and_row(text)) for text in _config("overnight").rows}
     for drawing in DRAWINGS:
         if drawing.rows != SPANS or drawing.task == "np":
             wanted = (*drawing.rows, *([drawing.level] if drawing.level else []))
@@ -418,6 +419,16 @@ def test_the_verdict_on_spans_is_that_of_the_curves(config, lift, verdict):
     spans = [(2, 90.0), *((x, y + lift) for x, y in tokens[1:])]
     lines = [_line(SPANS[0], tokens), _line(SPANS[1], spans)]
     assert f"entropy are {verdict}" in report(lines, EXPECTED, config).markdown
+
+
+def test_groups_are_drawn_beside_the_published_rule(config):
+    lines = [_line(row, [(2, 90.0), (4, 92.0)]) for row in ("Proposed δ=.90", GROUPS["np"])]
+    figures = report(lines, EXPECTED, config).figures
+    assert [figure.name for figure in figures] == ["figure-6", "figure-7", "groups-np"]
+    text = draw(figures[-1], "light", "svg").decode()
+    assert "Groups δ=.90" in text
+    assert "initial=10" not in text  # the whole name would fill the panel
+    assert "groups-np" not in [f.name for f in report(lines[1:], EXPECTED, config).figures]
 
 
 def test_seeds_of_a_row_are_averaged(config):
