@@ -42,9 +42,9 @@ last for about the paper's share of labels, which no test sentence tells. They a
 last tagger were chosen on held-out training sentences and, for CoNLL-2003, on its development part
 (``config.toml`` of wanvarie2011)."""
 RUNS = 5
-"""They are run from as many random starts. One run says little: those that differ in the last
-bit differ by some 35 tokens of a test part, as many as make p = .05 of .5. Their median does not
-depend on the luck of one, and their number and seeds were fixed before the first of them."""
+"""Rows of `DRAWN` are run from as many random starts. One run says little: those that differ in the
+last bit differ by some 35 tokens of a test part, as many as make p = .05 of .5. Their median does
+not depend on the luck of one, and their number and seeds were fixed before the first of them."""
 CALLED = {
     PUBLISHED: "published rule, δ = .90",
     **dict.fromkeys(DRAWN.values(), "groups of tokens from random starts, δ = .90"),

@@ -126,6 +126,8 @@ def _figure(
                 left.plot(curve.tokens, curve.f1, label=label, **how)
                 right.plot(curve.tokens, curve.seconds, **how)
                 label = None
+                if "asking" in result:  # a last tagger, of the same labels
+                    left.plot(curve.tokens[-1:], [result["rounds"][-1]["f1"]], f"*{color}", ms=9)
             tokens = rows[row][0]["tokens"]
             _paper_point(left, right, expected.get(row), tokens, color)
         for row, style in (("Sup", ":"), (drawing.level, "-.")):

@@ -54,7 +54,8 @@ class Loop:
         """Rounds to the learner's own stop, a record of each.
 
         Args:
-            watch: called with every record and the learner as it is then.
+            watch: called with every record and the learner as it is then, before a last tagger is
+                trained.
 
         Returns:
             The records; ``seconds`` of a round are those of its steps, scoring left out. With a

@@ -87,7 +87,8 @@ def first_not_worse(result: Result) -> Mapping[str, Any] | None:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A row's rounds: labelled tokens, F1 in percent, and seconds since the beginning."""
+    """A row's rounds: labelled tokens, F1 in percent of the tagger that asks, and seconds since the
+    beginning."""
 
     tokens: np.ndarray
     f1: np.ndarray
@@ -99,7 +100,7 @@ class Curve:
         rounds = result["rounds"]
         columns = (
             [one["labelled_tokens"] for one in rounds],
-            [one["f1"] for one in rounds],
+            [one.get("asking", one)["f1"] for one in rounds],
             np.cumsum([one["seconds"]["all"] for one in rounds]),
         )
         return cls(*(np.asarray(column, float) for column in columns))

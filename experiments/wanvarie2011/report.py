@@ -86,7 +86,8 @@ LEGEND = {
     "those of one word between the same parts of speech.",
     "l2=": "l2: of the row and, where nothing else is said, of the Sup that it is compared with.",
     "last=": "last: l2 of one more tagger, trained on the labels when the row has stopped, that is "
-    "scored in place of the one that asked; and of the Sup that it is compared with.",
+    "scored in place of the one that asked in the last round (a star in the figures); and of the "
+    "Sup that it is compared with.",
     "most=": "most: percent of the tokens, at which the row ends.",
     "between=": "between: iterations of a training, at most, as long as more is asked; only the "
     "last round is of a model that is trained to the end.",
@@ -171,10 +172,11 @@ def _with_tokens(
 
 
 def _when_enough(rows: Rows, goal: float) -> str:
-    """From which share of labels on each row is no worse than Sup."""
+    """From which share of labels on each row is no worse than Sup; not for rows that are scored by
+    another tagger in the end."""
     said = []
     for row, results in rows.items():
-        if "rounds" not in results[0]:
+        if "rounds" not in results[0] or "asking" in results[0]:
             continue
         found = _with_tokens(results, [first_not_worse(one) for one in results])
         of = f" in {len(found)} of {len(results)} runs" if 0 < len(found) < len(results) else ""
@@ -221,7 +223,8 @@ def _trainings(rows: Rows) -> str:
     for row, results in rows.items():
         rounds = [one for result in results for one in result.get("rounds", [])]
         if rounds:
-            stages = [name for name in rounds[0]["seconds"] if name != "all"]
+            stages = dict.fromkeys(name for one in rounds for name in one["seconds"])
+            stages.pop("all")
             spent = {name: sum(one["seconds"].get(name, 0.0) for one in rounds) for name in stages}
             whole = sum(one["seconds"]["all"] for one in rounds)
             most = sorted(spent, key=lambda name: -spent[name])[:3]

@@ -177,7 +177,10 @@ def _rounds(config: Config, cell: dict[str, Any], loop: Loop) -> list[Round]:
     told = json.dumps([asdict(config), cell, size], sort_keys=True)
     folder = Path(kept) / f"wanvarie2011-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
     rounds = replace(loop, folder=folder).run()
-    shutil.rmtree(folder)
+    done = folder.with_name(f"{folder.name}.done")
+    shutil.rmtree(done, ignore_errors=True)
+    folder.rename(done)  # removing it may be killed halfway: the rest is nothing to go on with
+    shutil.rmtree(done)
     return rounds
 
 

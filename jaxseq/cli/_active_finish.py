@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
+from jaxseq.cli._active_options import naming_options
 from jaxseq.cli._active_run import ActiveRun, add_folder_and_json, lines_on_dev, looked_at
 from jaxseq.cli._files import require_model_place
+from jaxseq.cli._model_options import WEIGHTS
 
 CHANGES = ("l1", "l2", "max_iterations", "weights", "cores")
 """Options that are settings of the tagger; those of the run hold where they are not given."""
@@ -19,9 +20,10 @@ def add_finish(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "finish",
         help="train a model to be used, with other settings than the one that asks",
-        description="Train a model from zeros on all labels so far, with other settings than the "
-        "model that asks, and save it. The run stays as it is, and may go on; this command may "
-        "run while another subcommand is at work on the folder.",
+        description="Train a model from zeros on all labels so far (of a strategy that takes some "
+        "from the model, on those too), with other settings than the model that asks, and save it. "
+        "The run stays as it is, and may go on; this command may run while another subcommand is "
+        "at work on the folder.",
     )
     add = parser.add_argument
     add("--out", required=True, metavar="MODEL", help="the folder to save the model in")
@@ -29,11 +31,7 @@ def add_finish(subparsers: Any) -> None:
     add("--l2", type=float, metavar="X", help="strength of the l2 penalty; a model that asks may "
         "want a larger one, which makes it less sure")  # fmt: skip
     add("--max-iterations", type=int, metavar="N", help="of L-BFGS")
-    add(
-        "--weights",
-        choices=("mixed", "observed", "dense", "tied"),
-        help="which pairs of attribute and label have a weight",
-    )
+    add("--weights", choices=WEIGHTS, help="which pairs of attribute and label have a weight")
     add("--cores", type=int, metavar="N", help="threads to train with")
     add_folder_and_json(parser)
     parser.epilog = "Settings that are not given are those of jaxseq active start."
@@ -44,14 +42,12 @@ def _run(options: argparse.Namespace) -> int:
     given = {name: getattr(options, name) for name in CHANGES}
     changes = {name: value for name, value in given.items() if value is not None}
     run = looked_at(options.folder)
-    if Path(options.out).resolve().is_relative_to(run.folder.resolve()):
-        raise ValueError(f"--out: expected a folder outside of {run.folder}, got {options.out}")
     require_model_place(options.out)
     tagger = _refit(run, changes)
     tagger.save(options.out)
     report = {
         "model": options.out,
-        "labelled_tokens": run.learner.status().labelled_tokens,
+        **run.label_counts(),
         "iterations": tagger.n_iter_,
         "objective": float(tagger.loss_),
         "outcome": tagger.outcome_,
@@ -62,19 +58,16 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _refit(run: ActiveRun, changes: dict[str, Any]) -> Any:
-    try:
+    with naming_options(changes):
         return run.learner.refit(**changes)
-    except ValueError as error:  # which begins with the setting's name
-        name, colon, rest = str(error).partition(":")
-        if name not in changes:
-            raise
-        raise ValueError(f"--{name.replace('_', '-')}{colon}{rest}") from None
 
 
 def _as_text(report: dict[str, Any]) -> str:
+    guessed = report["guessed_tokens"]
+    by_model = f" and {guessed:,} tokens labelled by the model" if guessed else ""
     lines = [
         f"training  {report['iterations']} iterations on {report['labelled_tokens']:,} labelled "
-        f"tokens, objective {report['objective']:.6g}",
+        f"tokens{by_model}, objective {report['objective']:.6g}",
         f"          {report['outcome']}",
         *lines_on_dev(report),
         f"model     {report['model']}",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from jaxseq.cli._model_options import add_model_settings
@@ -109,10 +111,19 @@ def _strategy(options: argparse.Namespace) -> Strategy:
     if options.threshold is not None:
         given["threshold"] = options.threshold
     kinds = {"tokens": Tokens, "groups": Groups, "spans": Spans, "sequences": Sequences}
-    try:
+    with naming_options({"count", *given}):
         return kinds[options.strategy](count=options.count, **given)
-    except ValueError as error:  # which begins with the setting's name
+
+
+@contextmanager
+def naming_options(settings: Collection[str]) -> Iterator[None]:
+    """Errors on one of these settings, which begin with its name, begin with the option's."""
+    try:
+        yield
+    except ValueError as error:
         name, colon, rest = str(error).partition(":")
+        if name not in settings:
+            raise
         raise ValueError(f"--{name.replace('_', '-')}{colon}{rest}") from None
 
 

@@ -79,6 +79,14 @@ class ActiveRun:
         """Whether the annotator has labelled any token."""
         return bool(self.learner._begun().known.answered.any())
 
+    def label_counts(self) -> dict[str, int]:
+        """How many tokens the annotator has labelled, and how many others the model."""
+        known = self.learner._begun().known
+        return {
+            "labelled_tokens": int(known.answered.sum()),
+            "guessed_tokens": int(known.guessed.sum()),
+        }
+
     def train(self, *, whole: bool = False) -> None:
         """End the round; a model that would be the last is compared with one from zeros.
 

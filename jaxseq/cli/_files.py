@@ -34,10 +34,20 @@ def require_rereadable(path: str, why: str) -> None:
 
 
 def require_model_place(path: str) -> None:
-    """ValueError unless a model can be saved there: training may take hours before it is."""
+    """ValueError unless a model can be saved there: training may take hours before it is.
+
+    A run of active learning is lost without the model that it has trained last, so that no other
+    may take its place.
+    """
+    from jaxseq.tagger._active_folder import holds_run
     from jaxseq.tagger._store import check_replaceable
 
     place = Path(path)
+    for folder in place.resolve().parents:
+        if holds_run(folder):
+            raise ValueError(
+                f"{path}: expected a place outside of {folder}, which is a run of jaxseq active"
+            )
     check_replaceable(place)
     folder = place.absolute().parent
     while not folder.exists():

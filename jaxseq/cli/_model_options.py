@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+WEIGHTS = ("mixed", "observed", "dense", "tied")
+"""Choices of ``--weights``."""
+
 
 def add_model_settings(add: Any, iterations: str) -> None:
     """Add penalties, iterations, and which weights there are.
@@ -16,7 +19,7 @@ def add_model_settings(add: Any, iterations: str) -> None:
     add("--max-iterations", type=int, default=500, metavar="N", help=f"{iterations} (500)")
     add(
         "--weights",
-        choices=("mixed", "observed", "dense", "tied"),
+        choices=WEIGHTS,
         default="mixed",
         help="which pairs of attribute and label have a weight (mixed)",
     )

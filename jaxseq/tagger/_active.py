@@ -339,7 +339,13 @@ class ActiveLearner(BaseEstimator):
 
         Args:
             changes: settings of the estimator that are others for this tagger; all but
-                `templates`, `cutoff`, `scheme` and those of checkpoints.
+                `templates`, `cutoff`, `scheme`, `progress` and those of checkpoints.
+
+        Returns:
+            The tagger, of the annotator's labels and those that the strategy took from the model.
+
+        Raises:
+            ValueError: for a setting that cannot be, and without labels.
 
         Example:
             >>> import jaxseq

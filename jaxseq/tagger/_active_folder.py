@@ -176,6 +176,14 @@ class StateFolder:
             _remove(self._path / NEXT)
 
 
+def holds_run(path: Path) -> bool:
+    """Whether a folder is one of `StateFolder.create`."""
+    try:
+        return bool(StateFolder(path).settings())
+    except (OSError, ValueError):
+        return False
+
+
 def _digest(model: Path) -> str:
     arrays = model / ARRAYS
     return hashlib.sha256(arrays.read_bytes()).hexdigest() if arrays.is_file() else ""

@@ -10,13 +10,14 @@ from jaxseq.tagger._active_round import fit_known
 from jaxseq.tagger._notes import fresh
 from jaxseq.tagger._tagger import CRFTagger
 
-FIXED = ("templates", "cutoff", "scheme", "checkpoint", "checkpoint_every")
-"""Settings that stay as they are: the pool was read by the first three, and the search is not
-kept."""
+FIXED = ("templates", "cutoff", "scheme", "checkpoint", "checkpoint_every", "progress")
+"""Settings that stay as they are: the pool was read by the first three, and the search is neither
+kept nor shown."""
 
 
 def refit(estimator: CRFTagger, run: Run, changes: Mapping[str, Any]) -> CRFTagger:
-    """A tagger with some other settings, trained from zeros on all labels that are known now.
+    """A tagger with some other settings, trained from zeros on all labels that are known now,
+    those that a strategy has taken from the model included.
 
     Args:
         estimator: with the settings that do not change; it is not trained itself.
@@ -31,5 +32,5 @@ def refit(estimator: CRFTagger, run: Run, changes: Mapping[str, Any]) -> CRFTagg
         if name not in may_change:
             raise ValueError(f"refit: expected settings among {', '.join(may_change)}, got {name}")
     tagger = fresh(estimator).set_params(**changes)
-    fit_known(tagger, run, older=None)
+    fit_known(tagger, run, older=None, whole=True)  # there is no later round to compile for
     return tagger

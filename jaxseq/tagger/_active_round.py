@@ -128,14 +128,15 @@ def fit_known(
 
     Args:
         tagger: to be trained. run: what is known. older, most: as of `train_on`.
-        whole: whether all labels of these sentences are known, as a rule.
+        whole: whether all labels of these sentences are known as a rule, or no program for sets of
+            them is needed later.
 
     Returns:
         Where the search ended, whether it was cut short, and the number of sentences.
     """
     trained, labels = run.known.to_train_on()
     if not trained.any():
-        raise ValueError("train: expected at least one label, got none; answer some queries first")
+        raise ValueError("labels: expected at least one, got none; answer some queries first")
     if not whole:
         labels = _as_sets(labels, len(run.pool.classes))
     problem = run.pool.problem(trained, labels)

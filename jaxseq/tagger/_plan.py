@@ -76,6 +76,13 @@ def plan_of(tagger: CRFTagger, mesh: Mesh | None = None) -> Plan:
             "dtype: expected JAX to have 64-bit numbers switched on (jax_enable_x64) for float64, "
             "got them switched off"
         )
+    most = float(np.finfo(tagger.dtype).max)
+    for name in ("l1", "l2"):
+        if getattr(tagger, name) > most:
+            raise ValueError(
+                f"{name}: expected at most {most:.3g}, the largest number of {tagger.dtype}, got "
+                f"{getattr(tagger, name)}"
+            )
     if mesh is not None:
         mesh = check_mesh(mesh)
         if tagger.algorithm != "lbfgs":

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 import jaxseq
+from jaxseq.cli._active_run import opened
 from tests.cli.active_runs import start, start_in_round_1, write_files
 
 
@@ -76,12 +77,44 @@ def test_the_run_is_not_overwritten(run1, tmp_path, run):
     before = files_of(run1)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter").write_text("dear")
-    for out in (run1, run1 / "model", run1 / "final", tmp_path / "other"):
+    another = shutil.copytree(run1, tmp_path / "another")
+    places = (run1, run1 / "model", run1 / "final", another / "model", tmp_path / "other")
+    for out in places:
         status, printed, err = run("active", "finish", run1, "--out", out)
         assert (status, printed, err.count("\n")) == (2, "", 1)
         assert "expected" in err
     assert files_of(run1) == before
+    assert [text for text in files_of(another).values()] == list(before.values())
     assert (tmp_path / "other" / "letter").read_text() == "dear"
+
+
+def test_places_are_checked_before_training(run1, tmp_path, run, monkeypatch):
+    def refit(self, **changes):
+        raise AssertionError("it was trained")
+
+    monkeypatch.setattr(jaxseq.ActiveLearner, "refit", refit)
+    (tmp_path / "file").write_text("dear")
+    assert run("active", "finish", run1, "--out", tmp_path / "file")[0] == 2
+
+
+def test_another_process_may_be_at_work_on_the_run(run1, tmp_path, succeed):
+    with opened(str(run1)):
+        succeed("active", "finish", run1, "--out", tmp_path / "final")
+    assert jaxseq.load(tmp_path / "final").l2 == 0.1
+
+
+def test_labels_by_the_model_are_told(tmp_path, succeed):
+    more = ["--strategy", "sequences", "--ask", "unsure", "--keep-sure", "model"]
+    folder = start(tmp_path, succeed, *more, "--threshold", 0.3)
+    succeed("active", "query", folder)
+    out = tmp_path / "final"
+    report = json.loads(succeed("active", "finish", folder, "--out", out, "--json"))
+    status = json.loads(succeed("active", "status", folder, "--json"))
+    guessed = report["guessed_tokens"]
+    assert guessed == status["guessed_tokens"] > 0
+    assert report["labelled_tokens"] == status["labelled_tokens"] == 4
+    text = succeed("active", "finish", folder, "--out", out)
+    assert f"4 labelled tokens and {guessed} tokens labelled by the model" in text
 
 
 def test_without_labels_or_a_run_it_is_refused(tmp_path, run, succeed):
@@ -89,7 +122,9 @@ def test_without_labels_or_a_run_it_is_refused(tmp_path, run, succeed):
     out = tmp_path / "final"
     status, _, err = run("active", "finish", folder, "--out", out)
     assert (status, err.count("\n")) == (2, 1)
-    assert "expected at least one label, got none" in err
+    assert (
+        err == "jaxseq: error: labels: expected at least one, got none; answer some queries first\n"
+    )
     status, _, err = run("active", "finish", tmp_path / "nowhere", "--out", out)
     assert (status, err.count("\n")) == (2, 1)
     assert "expected a folder of jaxseq active start" in err

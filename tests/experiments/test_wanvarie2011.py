@@ -267,9 +267,11 @@ def _loop(config, data, folder=None, row="Proposed δ=.90"):
     return Loop(learner, task.pool, score, folder, asked.last_l2)
 
 
-def test_rounds_say_what_was_asked(config, data):
+@pytest.mark.parametrize("row", ["Proposed δ=.90", "Proposed δ=.90 last=.1"])
+def test_rounds_say_what_was_asked(config, data, row):
     learners = []
-    rounds = _loop(config, data).run(lambda one, learner: learners.append(learner.status().round))
+    loop = _loop(config, data, row=row)
+    rounds = loop.run(lambda one, learner: learners.append(learner.status().round))
     assert learners == [1, 2, 3]
     assert [one["round"] for one in rounds] == [1, 2, 3]
     pool = run.task_of(config, "np", data).pool
@@ -280,6 +282,8 @@ def test_rounds_say_what_was_asked(config, data):
         parts = {name: value for name, value in one["seconds"].items() if name != "all"}
         assert one["seconds"]["all"] == pytest.approx(sum(parts.values()), abs=1e-3)
         assert min(parts.values()) >= 0
+    has_last = [one["seconds"].get("last training", 0) > 0 for one in rounds]
+    assert has_last == [False, False, "last" in row]
 
 
 class _Killed(BaseException):
@@ -325,6 +329,13 @@ def test_a_row_that_is_stopped_goes_on_as_if_it_had_not(
     assert without_seconds(again) == without_seconds(whole)
     for one in again:  # also of a round that was trained before, and not recorded
         assert min(one["seconds"][name] for name in ("training", "looking")) > 0
+
+
+def test_a_row_that_is_done_is_not_trained_again(config, data, tmp_path, monkeypatch):
+    row = "Proposed δ=.90 last=.1"
+    whole = _loop(config, data, tmp_path / "row", row).run()
+    monkeypatch.setattr(Loop, "_with_last", None)
+    assert _loop(config, data, tmp_path / "row", row).run() == whole
 
 
 def test_the_state_of_a_row_is_there_until_it_ends(config, data, tmp_path, monkeypatch, results):
@@ -451,6 +462,21 @@ def test_seeds_of_a_row_are_averaged(config):
     assert "| 2.00 ± 0.00 (4.73) | 91.00 ± 1.41 (93.67) | -3.00 |" in text
     assert "from 2.00 ± 0.00 % of the tokens on (F1 91.00 ± 1.41)" in text
     assert "no better and no worse than tokens" in text  # the two seeds cancel out
+
+
+def test_a_last_tagger_is_apart_from_the_one_that_asked(config):
+    rounds = [(2, 90.0), (4, 92.0)]
+    plain, other = _line("Proposed δ=.90", rounds), _line("Proposed δ=.90 last=.1", rounds)
+    last = other["result"]["rounds"][-1]
+    last |= {"asking": dict(last), "f1": 93.5}
+    last["seconds"] = {**last["seconds"], "last training": 900.0, "all": 1000.0}
+    other["result"] |= {"f1": 93.5, "asking": last["asking"]}
+    assert Curve.of(other["result"]).f1.tolist() == [90.0, 92.0]
+    text = report([plain, other], EXPECTED, config).markdown
+    assert "last training 9" in text
+    assert "Proposed δ=.90 from" in text
+    assert "Proposed δ=.90 last=.1 from" not in text
+    assert "last=.1 never" not in text
 
 
 def test_captions_say_which_rows_are_lacking(config):

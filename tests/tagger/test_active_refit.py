@@ -7,6 +7,7 @@ import pytest
 
 import jaxseq
 from jaxseq.learn.active import Answer, Sequences, Tokens
+from jaxseq.tagger import _active_round
 from tests.tagger.toys import LABELS, toy_corpus, words_of
 
 DICTS, Y = toy_corpus(7, sentences=24)
@@ -46,10 +47,31 @@ def test_it_is_the_tagger_of_these_labels_and_settings(strategy):
     assert (found.l2, learner.estimator.l2, learner.tagger_.l2) == (0.1, 1.0, 1.0)
     assert float(found.loss_) == pytest.approx(float(same.loss_), rel=1e-4)
     assert found.predict(X) == same.predict(X)
-    norms = [np.linalg.norm(one.model_.table) for one in (found, learner.refit(), found)]
+    norms = [np.linalg.norm(one.model_.table) for one in (found, learner.refit())]
     assert norms[0] > norms[1]
     assert found.n_iter_ > 0
     assert found.outcome_
+
+
+def test_it_starts_from_zeros(monkeypatch):
+    learner, real, starts = begun(), _active_round.train_on, []
+
+    def watched(problem, plan, older, shape, most):
+        starts.append(older)
+        return real(problem, plan, older, shape, most)
+
+    monkeypatch.setattr(_active_round, "train_on", watched)
+    learner.refit(l2=0.1)
+    learner.train()
+    assert [older is None for older in starts] == [True, False]
+
+
+def test_labels_that_a_strategy_took_from_the_model_count():
+    learner = begun(strategy=Sequences(2, ask="unsure", threshold=0.35, keep_sure="model"))
+    assert learner._run.known.guessed.any()
+    sentences, labels = labelled(learner)
+    alone = jaxseq.CRFTagger(["word[0]", "word[-1]"], cores=1, l2=1.0).fit(sentences, labels)
+    assert float(learner.refit().loss_) > float(alone.loss_) * 1.01  # more terms
 
 
 def test_labels_that_no_round_has_trained_on_count():
@@ -86,6 +108,9 @@ def test_the_run_stays_as_it_is(tmp_path):
         ({"cutoff": 2}, "got cutoff"),
         ({"scheme": "IOB2"}, "got scheme"),
         ({"checkpoint": "file"}, "got checkpoint"),
+        ({"progress": True}, "got progress"),
+        ({"l2": 1e39}, r"l2: expected at most 3.4e\+38, the largest number of float32, got 1e\+39"),
+        ({"l1": 1e39}, "l1: expected at most"),
         ({"l2": -1.0}, "l2: expected"),
         ({"weights": "some"}, "weights: expected"),
         ({"max_iterations": 0}, "max_iterations: expected"),
@@ -101,5 +126,5 @@ def test_without_labels_or_a_pool_it_is_refused():
     learner = jaxseq.ActiveLearner(jaxseq.CRFTagger(["word[0]"]), initial=1)
     with pytest.raises(ValueError, match="expected a pool"):
         learner.refit()
-    with pytest.raises(ValueError, match="expected at least one label, got none"):
+    with pytest.raises(ValueError, match=r"^labels: expected at least one, got none"):
         learner.begin(X, classes=LABELS).refit(l2=0.1)
