@@ -1,5 +1,6 @@
 """A toy corpus whose words tell their labels, and a model of it that the tests share."""
 
+import shutil
 import sys
 from io import BytesIO, TextIOWrapper
 
@@ -86,3 +87,17 @@ def type_in(monkeypatch):
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(data), "utf-8"))
 
     return give
+
+
+@pytest.fixture(scope="session")
+def run_in_round_1(tmp_path_factory):
+    """A run of active learning with a model, whose queries are written; not to be changed."""
+    from tests.cli.active_runs import start_in_round_1  # which needs what is above
+
+    return start_in_round_1(tmp_path_factory.mktemp("active"))
+
+
+@pytest.fixture
+def run1(run_in_round_1, tmp_path):
+    """A run in round 1, in another place than it was made in."""
+    return shutil.copytree(run_in_round_1, tmp_path / "copy")

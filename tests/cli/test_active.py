@@ -30,23 +30,11 @@ from tests.cli.active_runs import (
     queries_in,
     solved,
     start,
-    start_in_round_1,
     write_files,
     write_lines,
 )
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def begun(tmp_path_factory):
-    return start_in_round_1(tmp_path_factory.mktemp("active"))
-
-
-@pytest.fixture
-def run1(begun, tmp_path):
-    """A run in round 1, in another place than it was made in."""
-    return shutil.copytree(begun, tmp_path / "copy")
 
 
 # ------------------------------------------------------------------------------------- the loop

@@ -7,18 +7,7 @@ import pytest
 
 import jaxseq
 from jaxseq.cli._active_run import opened
-from tests.cli.active_runs import start, start_in_round_1, write_files
-
-
-@pytest.fixture(scope="module")
-def begun(tmp_path_factory):
-    return start_in_round_1(tmp_path_factory.mktemp("active"))
-
-
-@pytest.fixture
-def run1(begun, tmp_path):
-    """A run in round 1, in another place than it was made in."""
-    return shutil.copytree(begun, tmp_path / "copy")
+from tests.cli.active_runs import start, write_files
 
 
 def files_of(folder):

@@ -9,22 +9,10 @@ from tests.cli.active_runs import (
     POOL,
     queries_in,
     start,
-    start_in_round_1,
     write_files,
     write_lines,
 )
 from tests.cli.conftest import columns_of
-
-
-@pytest.fixture(scope="module")
-def begun(tmp_path_factory):
-    return start_in_round_1(tmp_path_factory.mktemp("active"))
-
-
-@pytest.fixture
-def run1(begun, tmp_path):
-    """A run in round 1, in another place than it was made in."""
-    return shutil.copytree(begun, tmp_path / "copy")
 
 
 # -------------------------------------------------------------------------------------- refusals
