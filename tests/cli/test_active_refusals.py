@@ -14,7 +14,6 @@ from tests.cli.active_runs import (
 )
 from tests.cli.conftest import columns_of
 
-
 # -------------------------------------------------------------------------------------- refusals
 
 GOOD = {"round": 1, "sentence": 1, "position": 0, "label": "O"}
