@@ -402,7 +402,7 @@ def test_steps_out_of_order_are_refused():
     with pytest.raises(ValueError, match="classes: expected the labels that may be given"):
         new_learner().begin(X)
     learner = new_learner().begin(X, classes=LABELS)
-    with pytest.raises(ValueError, match="expected at least one label"):
+    with pytest.raises(ValueError, match="labels: expected at least one, got none"):
         learner.train()
     with pytest.raises(ValueError, match="expected a trained model"):
         learner.look()
