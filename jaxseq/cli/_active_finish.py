@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from jaxseq.cli._active_options import naming_options
-from jaxseq.cli._active_run import ActiveRun, add_folder_and_json, lines_on_dev, looked_at
+from jaxseq.cli._active_run import add_folder_and_json, lines_on_dev, looked_at
 from jaxseq.cli._files import require_model_place
 from jaxseq.cli._model_options import WEIGHTS
 
@@ -24,6 +24,7 @@ def add_finish(subparsers: Any) -> None:
         "from the model, on those too), with other settings than the model that asks, and save it. "
         "The run stays as it is, and may go on; this command may run while another subcommand is "
         "at work on the folder.",
+        epilog="Settings that are not given are those of jaxseq active start.",
     )
     add = parser.add_argument
     add("--out", required=True, metavar="MODEL", help="the folder to save the model in")
@@ -34,7 +35,6 @@ def add_finish(subparsers: Any) -> None:
     add("--weights", choices=WEIGHTS, help="which pairs of attribute and label have a weight")
     add("--cores", type=int, metavar="N", help="threads to train with")
     add_folder_and_json(parser)
-    parser.epilog = "Settings that are not given are those of jaxseq active start."
     parser.set_defaults(run=_run)
 
 
@@ -43,7 +43,8 @@ def _run(options: argparse.Namespace) -> int:
     changes = {name: value for name, value in given.items() if value is not None}
     run = looked_at(options.folder)
     require_model_place(options.out)
-    tagger = _refit(run, changes)
+    with naming_options(changes):
+        tagger = run.learner.refit(**changes)
     tagger.save(options.out)
     report = {
         "model": options.out,
@@ -55,11 +56,6 @@ def _run(options: argparse.Namespace) -> int:
     }
     print(json.dumps(report, allow_nan=False) if options.json else _as_text(report))
     return 0
-
-
-def _refit(run: ActiveRun, changes: dict[str, Any]) -> Any:
-    with naming_options(changes):
-        return run.learner.refit(**changes)
 
 
 def _as_text(report: dict[str, Any]) -> str:
