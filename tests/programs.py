@@ -16,14 +16,19 @@ import numpy as np
 import optax
 
 import jaxseq
-from jaxseq import constraints, learn, models
-from jaxseq.constraints import _corpus as constrained_corpus
-from jaxseq.learn import _counts, _em_covariance, _em_products, _lbfgs, _orthant, _stochastic
-from jaxseq.learn._corpus import EncodedLabels, ShardMaker
-from jaxseq.learn._hmm_path import _entropy_of_shard
-from jaxseq.learn.homotopy import _bordered, _spectrum
-from jaxseq.learn.homotopy import _problem as homotopy
-from jaxseq.tagger import _active_look, _lattices
+from jaxseq import constraints, crf, hmm
+from jaxseq.active import _pool as _active_look
+from jaxseq.constraints import _search as constrained_corpus
+from jaxseq.crf import EncodedLabels, ShardMaker, _lbfgs, _stochastic
+from jaxseq.crf import _lbfgs as _orthant
+from jaxseq.hmm import _counts
+from jaxseq.hmm import _jacobian as _em_products
+from jaxseq.hmm import _published as _em_covariance
+from jaxseq.hmm._path import _entropy_of_shard
+from jaxseq.homotopy import _linear as _bordered
+from jaxseq.homotopy import _problem as homotopy
+from jaxseq.homotopy import _spectrum
+from jaxseq.taggers import _decoding as _lattices
 from jaxseq.text import TokenFeatures
 from tests.chain.cases import SHARED, Case, random_case, scores_of
 from tests.chain.registry import ENTRIES, Entry, projected
@@ -152,29 +157,29 @@ ATTRIBUTES, LABELS = 6, 3
 IDS = np.array([[0, 1], [2, -1], [3, 4], [5, 0], [1, 2]], np.int32)
 LENGTHS = np.array([3, 2])
 SPREAD = {
-    "dense": lambda: learn.Spread(ATTRIBUTES, LABELS),
-    "observed": lambda: learn.Spread(ATTRIBUTES, LABELS, places=jnp.array([0, 3, 9, 17])),
-    "tied": lambda: learn.Spread(ATTRIBUTES, LABELS, groups=jnp.array([0, 1, 0]), num_groups=2),
+    "dense": lambda: crf.Spread(ATTRIBUTES, LABELS),
+    "observed": lambda: crf.Spread(ATTRIBUTES, LABELS, places=jnp.array([0, 3, 9, 17])),
+    "tied": lambda: crf.Spread(ATTRIBUTES, LABELS, groups=jnp.array([0, 1, 0]), num_groups=2),
 }
 
 
-def _shard(partial_labels: bool = False, pairs: bool = False) -> learn.Shard:
+def _shard(partial_labels: bool = False, pairs: bool = False) -> crf.Shard:
     edge_ids = np.array([[-1], [0], [1], [-1], [1]], np.int32) if pairs else None
     features = TokenFeatures(IDS, None, LENGTHS, edge_ids)
     gold = np.array([0, 1, -1 if partial_labels else 2, 1, 0], np.int32)
     allowed = (gold[:, None] < 0) | (gold[:, None] == np.arange(LABELS))
     labels = EncodedLabels(gold, allowed if partial_labels else None)
-    return ShardMaker(learn.lay_out(LENGTHS, 1, width=5), features, ATTRIBUTES, labels)(0)
+    return ShardMaker(crf.lay_out(LENGTHS, 1, width=5), features, ATTRIBUTES, labels)(0)
 
 
 def _gradient_step(kind: str = "dense", *, unlabelled: bool = False, how: Any = "mann", **shard):
     spread, one = SPREAD[kind](), _shard(**shard)
     point = spread.zeros(2 if shard.get("pairs") else 0, jnp.float32)
-    legal = learn.Legal(~jnp.eye(LABELS, dtype=bool), *[jnp.ones(LABELS, bool)] * 2)
+    legal = crf.Legal(~jnp.eye(LABELS, dtype=bool), *[jnp.ones(LABELS, bool)] * 2)
 
     def step(point, shard):
         others = [shard] if unlabelled else []
-        return learn.entropy_regularised_gradient(
+        return crf.entropy_regularised_gradient(
             point, [shard], others, spread, l2=0.5, entropy_weight=0.3, legal=legal,
             entropy_gradient=how,
         )  # fmt: skip
@@ -227,7 +232,7 @@ def gradient_of_the_entropy_regularised_loss():
     spread = SPREAD["dense"]()
 
     def loss(point, shard):
-        return learn.entropy_regularised_loss(point, [shard], [shard], spread, entropy_weight=0.3)
+        return crf.entropy_regularised_loss(point, [shard], [shard], spread, entropy_weight=0.3)
 
     return jax.value_and_grad(loss), (spread.zeros(0, jnp.float32), _shard())
 
@@ -257,7 +262,7 @@ def sgd_step():
 @program("minimise")
 def lbfgs_step():
     point = SPREAD["dense"]().zeros(0, jnp.float32)
-    memory = _lbfgs._empty_memory(point, learn.Settings())
+    memory = _lbfgs._empty_memory(point, crf.Settings())
 
     def step(point, memory, gradient):
         pairs = (memory.diff_params_memory, memory.diff_updates_memory)
@@ -272,18 +277,18 @@ def lbfgs_step():
 @program()
 def orthantwise_step():
     point = SPREAD["dense"]().zeros(0, jnp.float32)
-    memory = _lbfgs._empty_memory(point, learn.Settings())
+    memory = _lbfgs._empty_memory(point, crf.Settings())
 
     def step(point, memory, gradient):
         pseudo = _orthant.pseudo_gradient(point, gradient, 0.5)
-        direction = _orthant.direction(memory, pseudo)
+        direction = _orthant.orthant_direction(memory, pseudo)
         return _orthant.move(point, direction, pseudo, 0.5), _orthant.l1_norm(point)
 
     return step, (point, memory, point)
 
 
-def _crf() -> models.CRF:
-    return models.CRF(np.ones((ATTRIBUTES, LABELS), np.float32), EDGES)
+def _crf() -> crf.CRF:
+    return crf.CRF(np.ones((ATTRIBUTES, LABELS), np.float32), EDGES)
 
 
 @program()
@@ -295,7 +300,7 @@ def decoding_of_packed_rows():
 @program()
 def decoding_of_sentences():
     def run(model, ids, lengths):
-        return _lattices._run_chains(model, ids, None, None, lengths, _lattices._best_path)
+        return _lattices.run_chains(model, ids, None, None, lengths, _lattices._best_path)
 
     return run, (_crf(), IDS[None, :4], np.array([3], np.int32))
 
@@ -315,20 +320,20 @@ def looks_of_active_learning():
 WORDS = 4
 
 
-def _words() -> learn.WordCorpus:
-    return learn.word_corpus([[0, 1, 3], [2, 1]], WORDS, cores=1, width=5)
+def _words() -> hmm.WordCorpus:
+    return hmm.word_corpus([[0, 1, 3], [2, 1]], WORDS, cores=1, width=5)
 
 
-def _point(dtype: Any = np.float32) -> models.Multinomials:
+def _point(dtype: Any = np.float32) -> hmm.Multinomials:
     shapes = ((LABELS,), (LABELS, LABELS), (WORDS, LABELS))
-    return models.Multinomials(
+    return hmm.Multinomials(
         *(jnp.linspace(1, 2, int(np.prod(shape)), dtype=dtype).reshape(shape) for shape in shapes)
     )
 
 
 @program("shard_tally", "expected_counts")
 def e_step():
-    return learn.shard_tally, (_point(), _words().shards[0])
+    return hmm.shard_tally, (_point(), _words().shards[0])
 
 
 @program("linearise_mean_counts")
@@ -346,7 +351,7 @@ def jacobian_product_of_the_e_step():
     corpus = _words()
 
     def product(point, tangent):
-        return jax.jvp(lambda p: learn.mean_counts(p, corpus), (point,), (tangent,))
+        return jax.jvp(lambda p: hmm.mean_counts(p, corpus), (point,), (tangent,))
 
     return product, (_point(), _point())
 
@@ -373,22 +378,22 @@ def published_jacobian():
 
 @program("mix_models")
 def mixture_of_models():
-    run = lambda one, other: learn.mix_models(one, other, 0.25)  # noqa: E731
+    run = lambda one, other: constraints.mix_models(one, other, 0.25)  # noqa: E731
     return run, (_crf(), _crf())
 
 
 @program("labelling_weights")
 def labelling_weights():
-    return partial(learn.labelling_weights, how="score"), (NODES[0],)
+    return partial(constraints.labelling_weights, how="score"), (NODES[0],)
 
 
 @program()
 def chains_of_models():
-    def run(crf, hmm, ids, words):
-        return crf.chain(ids), hmm.chain(words)
+    def run(linear, markov, ids, words):
+        return linear.chain(ids), markov.chain(words)
 
-    hmm = models.HMM(*_point(), unknown=0)
-    return run, (_crf(), hmm, IDS, np.array([0, 1, 9], np.int32))
+    markov = hmm.HMM(*_point(), unknown=0)
+    return run, (_crf(), markov, IDS, np.array([0, 1, 9], np.int32))
 
 
 # ------------------------------------------------------------------------------- homotopies
@@ -497,6 +502,9 @@ ON_THE_HOST = {
     "labelling_counts": "counts what is known, in float64",
     "em": "iterates the E-step",
     "estimate_hmm": "counts and normalises, once",
+    "choose_entropy_weight": "trains taggers",
+    "sweep_weights": "trains taggers",
+    "import_crfsuite": "reads a file",
     "linear_weights": "arithmetic on one number",
     "homotopy_problem": "puts a problem together",
     "freeze": "puts a problem together",

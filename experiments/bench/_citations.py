@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.data import Data, choose_sources
-from jaxseq.learn import WordCorpus, WordVocabulary, estimate_hmm, word_corpus
-from jaxseq.models import HMM, Multinomials
+from jaxseq.hmm import HMM, Multinomials, WordCorpus, WordVocabulary, estimate_hmm, word_corpus
 
 LABELLED, UNLABELLED = 300, 1000
 """References with their fields, and without."""

@@ -86,7 +86,7 @@ def evaluate(port: int, count: int, index: int, core: int, copies: int, seconds:
     os.sched_setaffinity(0, {core})
     import jax
 
-    from jaxseq.scale import all_peers, join_processes, leave_processes, make_mesh
+    from jaxseq.parallel import all_peers, join_processes, leave_processes, make_mesh
 
     if count > 1:
         join_processes(f"127.0.0.1:{port}", count, index)
@@ -118,8 +118,7 @@ def _all_reduce_seconds(bytes: int, mesh: Any, times: int = 10) -> float:
     import numpy as np
     from jax.sharding import PartitionSpec
 
-    from jaxseq.scale import DATA
-    from jaxseq.scale._mesh import own_rows, place_rows
+    from jaxseq.parallel import DATA, own_rows, place_rows
 
     array = place_rows([np.ones(bytes // 4, np.float32) for _ in own_rows(mesh)], mesh)
     spec = PartitionSpec(DATA)
@@ -141,7 +140,7 @@ def _all_reduce_seconds(bytes: int, mesh: Any, times: int = 10) -> float:
 
 def _longest(objective: Any, point: Any, count: int) -> float:
     """Seconds of an evaluation, the most of all processes."""
-    from jaxseq.scale import all_peers
+    from jaxseq.parallel import all_peers
 
     began = time.perf_counter()
     objective(point)
@@ -154,11 +153,16 @@ def _objective(count: int, index: int, copies: int, mesh: Any) -> tuple[Any, Any
     import jax.numpy as jnp
     import numpy as np
 
-    from jaxseq.learn._corpus import EncodedLabels, lay_out, make_shards
-    from jaxseq.learn._mesh_objective import MeshObjective
-    from jaxseq.learn._parameters import Spread, observed_places
-    from jaxseq.models._linear import padded_labels
-    from jaxseq.tagger._problem import DENSE_FROM
+    from jaxseq.crf import (
+        DENSE_FROM,
+        EncodedLabels,
+        MeshObjective,
+        Spread,
+        lay_out,
+        make_shards,
+        observed_places,
+        padded_labels,
+    )
     from jaxseq.text import CONLL2000, TemplateExtractor, TokenFeatures, read_conll
 
     path = Path(os.environ.get("JAXSEQ_DATA", "data")) / "conll2000/train.txt"

@@ -22,7 +22,7 @@ from jaxseq.constraints import (
     joint_states,
     search_corpus,
 )
-from jaxseq.learn import WordVocabulary, estimate_hmm, word_corpus
+from jaxseq.hmm import WordVocabulary, estimate_hmm, word_corpus
 from jaxseq.text import Sentence
 
 LABELLED = {"citations": 300, "ads": 102}

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from experiments.bench._report import Report
 
@@ -208,7 +208,7 @@ def train_ours(name: str = "conll2000", weights: str = "mixed") -> None:
     task = TASKS[name]
     (X, y), (test_X, test_y) = _load(task)
     templates = getattr(jaxseq.text, task["templates"])
-    tagger = jaxseq.CRFTagger(templates=templates, l2=1.0, weights=weights)
+    tagger = jaxseq.CRFTagger(templates=templates, l2=1.0, weights=cast(Any, weights))
     tagger.fit(X, y)
     peak = _peak_bytes()
     iterating = tagger.seconds_["evaluations"] + tagger.seconds_["optimiser"]

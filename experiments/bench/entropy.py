@@ -21,7 +21,7 @@ import jaxseq
 from experiments.bench._report import Report
 from experiments.bench._timing import best_seconds
 from experiments.data import Data, choose_sources
-from jaxseq.learn import (
+from jaxseq.crf import (
     EncodedLabels,
     EntropyGradient,
     Objective,

@@ -23,24 +23,25 @@ from experiments.bench._timing import best_seconds
 from experiments.data import Data, choose_sources
 from experiments.haffari2008._settings import SETTINGS
 from experiments.haffari2008._task import Task
-from jaxseq.chain._engines import Method
-from jaxseq.learn import (
+from jaxseq.hmm import (
     HMMPath,
+    Linearisation,
+    Multinomials,
     WordCorpus,
     WordShard,
     expected_counts,
+    find_kernels,
     hmm_path,
+    linearise_counts,
     linearise_mean_counts,
     mean_counts,
     published_jacobian,
     shard_tally,
+    smoothed_means,
 )
-from jaxseq.learn._em_jacobian import linearise_counts
-from jaxseq.learn._em_native import find_kernels
-from jaxseq.learn._hmm_problem import Linearisation, smoothed_means
-from jaxseq.learn.homotopy import Path as HomotopyPath
-from jaxseq.learn.homotopy import StepOutcome
-from jaxseq.models import Multinomials
+from jaxseq.homotopy import Path as HomotopyPath
+from jaxseq.homotopy import StepOutcome
+from jaxseq.lattice import Method
 
 ROUNDS = 15
 PRODUCTS = 30

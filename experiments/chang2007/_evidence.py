@@ -8,13 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxseq.constraints import (
-    PUNCTUATION,
-    Penalised,
-    Tokens,
-    bind_constraints,
-    count_violations,
-)
+from jaxseq.constraints import PUNCTUATION, Penalised, Tokens, bind_constraints, count_violations
 from jaxseq.text import Sentence
 
 SIDES: tuple[str, ...] = ("before", "after", "both", "neither")

@@ -10,17 +10,18 @@ import jax
 import numpy as np
 
 from experiments.haffari2008._task import Task
-from jaxseq.learn import (
+from jaxseq.hmm import (
+    HMM,
     HMM_SETTINGS,
     EMOperator,
     HMMPath,
+    Multinomials,
     WordCorpus,
     em,
     has_turned,
     hmm_path,
 )
-from jaxseq.learn.homotopy import Outcome
-from jaxseq.models import HMM, Multinomials
+from jaxseq.homotopy import Outcome
 
 RULES = ("monotone", "min_eigenvalue", "max_entropy")
 """By which a point of a path is chosen."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from experiments.words import NORMALISED as NORMALISED
-from jaxseq.learn import Smoothing
+from jaxseq.hmm import Smoothing
 
 Normalisation = Literal["none", "lower case", "digits", "lower case and digits"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from experiments.haffari2008._settings import NORMALISED, Setting
-from jaxseq.batch import batch_marginals, batch_viterbi
-from jaxseq.learn import (
+from jaxseq.hmm import (
+    HMM,
     WordCorpus,
     WordVocabulary,
     estimate_hmm,
@@ -19,8 +19,8 @@ from jaxseq.learn import (
     shard_batch,
     word_corpus,
 )
+from jaxseq.lattice import batch_marginals, batch_viterbi
 from jaxseq.metrics import span_scores, token_accuracy
-from jaxseq.models import HMM
 from jaxseq.text import Sentence
 
 DECODINGS = ("viterbi", "sms")

@@ -262,7 +262,7 @@ def _setting(config: Config, setting: Setting, seed: int, data: Any) -> dict[str
     words = round(config.words * setting.words)
     cell = {"corpus": "genetag", "words": words, "unlabelled": "B", "seed": seed}
     task = _Task(config, cell, data)
-    fixed = {"sample_weight": setting.sentence_weights(task.labelled)}
+    fixed: Any = {"sample_weight": setting.sentence_weights(task.labelled)}
     supervised = config.tagger(**setting.tagger).fit(task.labelled, task.labels, **fixed)
     runs = [{"entropy_weight": 0.0, **task.scores(supervised)}]
     for weight in config.settings_weights:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxseq
-from jaxseq.learn import EncodedLabels, Objective, Parameters, Spread, lay_out, make_shards
+from jaxseq.crf import EncodedLabels, Objective, Parameters, Spread, lay_out, make_shards
 from jaxseq.text import CONLL2000, Sentence, TemplateExtractor
 
 CORPORA = ("conll2000",)

@@ -14,7 +14,7 @@ from typing import Any
 import jaxseq
 from experiments._files import write_whole
 from experiments.wanvarie2011._task import Part
-from jaxseq.learn.active import Answer
+from jaxseq.active import Answer
 
 ROUNDS, STATE = "rounds.jsonl", "learner"
 KEPT = (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from jaxseq.learn.active import Groups, Sequences, Spans, Strategy, Tokens
+from jaxseq.active import Groups, Sequences, Spans, Strategy, Tokens
 
 TASKS = ("np", "conll2000", "conll2003")
 SUPERVISED = ("Sup", "Pointwise")

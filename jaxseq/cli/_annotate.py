@@ -3,9 +3,467 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import codecs
+import os
+import re
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
 
-from jaxseq.cli._active_run import opened
+from rich.console import Console
+from rich.text import Text
+
+from jaxseq.active import Answer
+from jaxseq.cli._questions import (
+    ActiveRun,
+    Question,
+    line_on_training,
+    lines_of,
+    opened,
+    questions_of,
+)
+
+# -------------------------------------------------------------------------------------------------
+# The terminal annotator without the terminal: where it is, and what a key does.
+
+
+KEYS = "123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+SKIP, UNDO, QUIT = "s", "u", "q"
+
+
+class Item(NamedTuple):
+    """One token that is asked: which question it belongs to, and its place in the sentence."""
+
+    question: Question
+    position: int
+
+    @property
+    def guess(self) -> str | None:
+        """The model's label of it."""
+        return self.question.guess[self.position - self.question.start]
+
+    @property
+    def confidence(self) -> float | None:
+        """The probability of the guess."""
+        return self.question.confidence[self.position - self.question.start]
+
+
+class Retraction(NamedTuple):
+    """Of the label of a token: the opposite of an answer."""
+
+    sentence: int
+    position: int
+
+
+class Event(NamedTuple):
+    """What the annotator wants: to accept, choose a label, skip, undo, or quit."""
+
+    kind: Literal["accept", "choose", "skip", "undo", "quit"]
+    label: str | None = None
+
+
+COMMANDS = {SKIP: Event("skip"), UNDO: Event("undo"), QUIT: Event("quit")}
+
+
+@dataclass(frozen=True)
+class Session:
+    """Where the annotator is in a round.
+
+    Args:
+        items: tokens that are asked, in order.
+        place: the one shown; the number of items when all are done.
+        given: place → its label.
+        trail: places that undo goes back to, the last one first to be gone to.
+
+    Example:
+        >>> asked = Question(0, 0, 0, 1, 0.4, ("dog",), ("N",), (0.6,))
+        >>> session, answer, _ = step(Session.of([asked]), Event("accept"))
+        >>> answer, session.is_done
+        (Answer(sentence=0, position=0, label='N'), True)
+    """
+
+    items: tuple[Item, ...]
+    place: int = 0
+    given: dict[int, str] = field(default_factory=dict)
+    trail: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, questions: Sequence[Question]) -> Session:
+        """All tokens of the questions, one after another."""
+        return cls(tuple(Item(q, t) for q in questions for t in range(q.start, q.stop)))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is no token left to show."""
+        return self.place >= len(self.items)
+
+    @property
+    def current(self) -> Item:
+        """The token that is shown."""
+        return self.items[self.place]
+
+    def labels_of(self, question: Question) -> dict[int, str]:
+        """Position → label that was given, for the tokens of a question."""
+        return {
+            self.items[place].position: label
+            for place, label in self.given.items()
+            if self.items[place].question == question
+        }
+
+
+def step(session: Session, event: Event) -> tuple[Session, Answer | Retraction | None, str]:
+    """What an event does.
+
+    Args:
+        session: before. event: anything but "quit".
+
+    Returns:
+        The session after it, an answer to keep or to take back, or None, and what to tell, mostly
+        nothing. Undo takes back the label of the token that it goes back to.
+    """
+    if event.kind == "undo":
+        return _undo(session)
+    if session.is_done:
+        return session, None, "all tokens of this round are done"
+    following = replace(session, place=session.place + 1, trail=(*session.trail, session.place))
+    if event.kind == "skip":
+        return following, None, ""
+    item = session.current
+    label = item.guess if event.kind == "accept" else event.label
+    if label is None:
+        return session, None, "there is no guess to accept yet: choose a label"
+    following = replace(following, given={**session.given, session.place: label})
+    return following, Answer(item.question.sentence, item.position, label), ""
+
+
+def _undo(session: Session) -> tuple[Session, Retraction | None, str]:
+    if not session.trail:
+        return session, None, "there is nothing to undo in this round"
+    *trail, place = session.trail
+    given = {other: label for other, label in session.given.items() if other != place}
+    before = replace(session, place=place, trail=tuple(trail), given=given)
+    if place not in session.given:
+        return before, None, ""
+    item = before.current
+    message = f"{session.given[place]} is taken back"
+    return before, Retraction(item.question.sentence, item.position), message
+
+
+def assign_keys(labels: Sequence[str]) -> dict[str, str]:
+    """Key → label, for as many labels as there are keys.
+
+    A label that is a key itself, and not a command, has that key; so no key ever stands for
+    another label than the one of that name.
+
+    Example:
+        >>> assign_keys(["B-NP", "N", "O"])
+        {'1': 'B-NP', 'N': 'N', 'O': 'O'}
+    """
+    own = {label for label in labels if label in KEYS and label and label not in COMMANDS}
+    free = iter([key for key in KEYS if key not in COMMANDS and key not in own])
+    keys: dict[str, str] = {}
+    for label in labels:
+        key = label if label in own else next(free, None)
+        if key is not None:
+            keys[key] = label
+    return keys
+
+
+def event_of(text: str, keys: dict[str, str], labels: Sequence[str]) -> Event | None:
+    """What a key, or a line, means; None for nothing.
+
+    Args:
+        text: the key, or the line; empty for Enter. Lines may also be labels in full.
+        keys: of `assign_keys`. labels: all labels.
+    """
+    if text == "":
+        return Event("accept")
+    if text in COMMANDS:
+        return COMMANDS[text]
+    if text in keys:
+        return Event("choose", keys[text])
+    return Event("choose", text) if text in labels else None
+
+
+# -------------------------------------------------------------------------------------------------
+# The terminal of the annotator: keys in, text out.
+
+
+try:
+    import termios
+    import tty
+except ImportError:  # not on every system; there lines are read
+    termios = tty = None
+
+CONTEXT = 15
+"""Words shown before and after those that are asked."""
+
+END = "\x04"
+"""Ctrl-D."""
+
+ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.)", re.DOTALL)
+"""What a terminal sends for an arrow, a function key and the like: its letters are no keys."""
+
+ESCAPE_BEGUN = re.compile(r"\x1b(\[[0-?]*[ -/]*|O)?\Z")
+"""The beginning of one, of which the rest is still to come."""
+
+
+@contextmanager
+def keyboard(several: bool) -> Iterator[Keys | Lines]:
+    """Keys of the terminal, without Enter; lines where standard input is none.
+
+    Args:
+        several: whether a label may need more than one key; then lines are read.
+    """
+    if termios is None or tty is None or several or not sys.stdin.isatty():
+        yield Lines()
+        return
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)
+        yield Keys(descriptor)
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+class Lines:
+    """Reads lines of standard input in the place of keys."""
+
+    def __call__(self) -> str | None:
+        """The next line, empty for Enter; None at the end of the input."""
+        line = sys.stdin.readline()
+        return line.strip() if line else None
+
+    def forget(self) -> None:
+        """Nothing: lines were written on purpose, whenever they came."""
+
+
+class Keys:
+    """Reads single keys from a terminal in cbreak mode.
+
+    Args:
+        descriptor: of the terminal.
+    """
+
+    def __init__(self, descriptor: int):
+        self._descriptor = descriptor
+        self._waiting: deque[str] = deque()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._begun = ""
+
+    def __call__(self) -> str | None:
+        """The next key, empty for Enter; None for Ctrl-D."""
+        while not self._waiting:
+            data = os.read(self._descriptor, 64)
+            if not data:
+                return None
+            self._waiting.extend(self._without_escapes(self._decoder.decode(data)))
+        key = self._waiting.popleft()
+        return None if key == END else key.strip("\r\n")
+
+    def _without_escapes(self, text: str) -> str:
+        """The keys in what was read; an escape sequence may come in several pieces."""
+        text = ESCAPE.sub("", self._begun + text)
+        begun = ESCAPE_BEGUN.search(text)
+        self._begun = begun.group() if begun else ""
+        return text[: len(text) - len(self._begun)].replace("\x1b", "")
+
+    def forget(self) -> None:
+        """Drop what was typed before anything was asked: it would accept what nobody has seen."""
+        self._waiting.clear()
+        self._decoder.reset()
+        self._begun = ""
+        if termios is not None:
+            termios.tcflush(self._descriptor, termios.TCIFLUSH)
+
+
+def make_console(**settings: Any) -> Console:
+    """Where the annotator writes: lines are broken between words on a terminal, and not in files.
+
+    Args:
+        settings: of `rich.console.Console`; standard output by default.
+    """
+    console = Console(highlight=False, markup=False, **settings)
+    console.soft_wrap = not console.is_terminal
+    return console
+
+
+class Screen:
+    """Shows tokens and messages.
+
+    Args:
+        keys: of `assign_keys`. console: of `make_console`; standard output by default.
+    """
+
+    def __init__(self, keys: dict[str, str], console: Console | None = None):
+        self._keys = {label: key for key, label in keys.items()}
+        self._console = console or make_console()
+
+    def say(self, message: str) -> None:
+        """Show a message."""
+        self._console.print(Text(message))
+
+    def show(self, session: Session, labels: list[str]) -> None:
+        """Show the token that is asked, in its sentence, and what may be said of it."""
+        item = session.current
+        question = item.question
+        where = f"{session.place + 1} of {len(session.items)}, sentence {question.sentence}"
+        self._console.print()
+        self._console.print(Text(f"round {question.round}, token {where}", "dim"))
+        self._console.print(sentence_line(session))
+        if item.guess is not None and item.confidence is not None:
+            self.say(f"guess {item.guess}, {item.confidence:.1%} sure; Enter accepts it")
+        self._console.print(self._key_line(labels, item.guess))
+
+    def _key_line(self, labels: list[str], offered: str | None) -> Text:
+        line = Text()
+        for label in labels:
+            key = self._keys.get(label)
+            shown = label if key in (None, label) else f"{key} {label}"
+            line.append(shown, "bold reverse" if label == offered else "")
+            line.append("   ")
+        return line.append("s skips   u undoes   q quits", "dim")
+
+
+def sentence_line(session: Session) -> Text:
+    """The words around the token that is asked, which stands in brackets.
+
+    Words of the same query are underlined, and those that have a label show it.
+
+    Example:
+        >>> from jaxseq.cli._questions import Question
+        >>> asked = Question(0, 0, 1, 2, 0.4, ("the", "dog", "barks"), ("N",), (0.6,))
+        >>> print(sentence_line(Session.of([asked])))
+        the [dog] barks
+    """
+    item = session.current
+    question, given = item.question, session.labels_of(item.question)
+    first = max(0, min(question.start, item.position) - CONTEXT)
+    last = min(len(question.tokens), item.position + 1 + CONTEXT)
+    first = max(first, item.position - 2 * CONTEXT)
+    line = Text("… " if first else "")
+    for position in range(first, last):
+        word = question.tokens[position]
+        if position == item.position:
+            line.append(f"[{word}]", "bold reverse")
+        elif question.start <= position < question.stop:
+            line.append(word, "underline")
+            if position in given:
+                line.append(f"/{given[position]}", "green")
+        else:
+            line.append(word)
+        line.append(" ")
+    line.append("…" if last < len(question.tokens) else "")
+    line.rstrip()
+    return line
+
+
+# -------------------------------------------------------------------------------------------------
+# The loop of the terminal annotator: show a token, take a key, keep the answer.
+
+
+@dataclass(eq=False)
+class Annotator:
+    """A person at a terminal.
+
+    Args:
+        run: of which queries are answered. screen: that shows them. read_key: gives the keys.
+        keys: of `assign_keys`.
+
+    `kept` holds the sentence and the position of every token that was labelled, and is.
+    """
+
+    run: ActiveRun
+    screen: Screen
+    read_key: Keys | Lines
+    keys: dict[str, str]
+    kept: set[tuple[int, int]] = field(default_factory=set)
+
+    def annotate(self) -> None:
+        """Rounds, until the annotator quits or nothing is left to ask."""
+        while True:
+            self.run.learner.propose()
+            # A round that is answered is not trained unasked: its last answer may be a slip.
+            if not self.run.asked() and not self.run.next_queries(self.screen.say):
+                self.screen.say(f"nothing to ask: {self.run.learner.status().why}")
+                return
+            if not self._label(self._open_session()):
+                break
+            self.screen.say("training")
+            self.run.train()
+            self.read_key.forget()
+            self.screen.say("\n".join([line_on_training(self.run), *lines_of(self.run.report())]))
+        folder = self.run.folder
+        self.screen.say(
+            f"{len(self.kept)} answers kept; go on with jaxseq active annotate {folder}"
+        )
+
+    def _open_session(self) -> Session:
+        """Of the round: tokens that were answered, so that undo reaches them, and the others."""
+        run, session = self.run, Session.of(questions_of(self.run, self.run.asked()))
+        items = {(item.question.sentence, item.position): item for item in session.items}
+        done = [token for token in run.answered_now() if token in items]
+        still = [token for token in items if not run.is_answered(*token)]
+        labels = (run.label_of(*token) for token in done)
+        return Session(
+            tuple(items[token] for token in [*done, *still]),
+            place=len(done),
+            given={
+                place: label if isinstance(label, str) else " or ".join(label or ())
+                for place, label in enumerate(labels)
+            },
+            trail=tuple(range(len(done))),
+        )
+
+    def _label(self, session: Session) -> bool:
+        """A round: whether to train at its end."""
+        while True:
+            if session.is_done:
+                self.screen.say(f"\nthe round is done: {self._choices()}")
+            else:
+                self.screen.show(session, self.run.classes)
+            text = self.read_key()
+            event = None if text is None else event_of(text, self.keys, self.run.classes)
+            if text is None or (event is not None and event.kind == "quit"):
+                return False
+            if event is None:
+                self.screen.say(f"{text!r}: expected one of the keys or labels shown")
+            elif session.is_done and event.kind == "accept":
+                return self._has_new_labels()
+            else:
+                session = self._take(session, event)
+
+    def _take(self, session: Session, event: Event) -> Session:
+        following, answer, message = step(session, event)
+        if isinstance(answer, Retraction):
+            self.run.learner.retract([answer])
+            self.kept.discard((answer.sentence, answer.position))
+        elif answer is not None:
+            try:
+                self.run.learner.answer([answer])
+            except ValueError as error:  # a label that the scheme does not allow there
+                self.screen.say(str(error))
+                return session
+            self.kept.add((answer.sentence, answer.position))
+        if message:
+            self.screen.say(message)
+        return following
+
+    def _choices(self) -> str:
+        if self._has_new_labels():
+            return "Enter trains and goes on, u undoes, q quits"
+        return "every token was skipped, there is nothing to learn; u undoes, Enter or q quits"
+
+    def _has_new_labels(self) -> bool:
+        return any(
+            self.run.is_answered(query.sentence, position)
+            for query in self.run.asked()
+            for position in range(query.start, query.stop)
+        )
 
 
 def add_annotate(subparsers: Any) -> None:
@@ -23,9 +481,6 @@ def add_annotate(subparsers: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from jaxseq.cli._annotate_loop import Annotator
-    from jaxseq.cli._annotate_screen import Screen, keyboard
-    from jaxseq.cli._annotate_state import assign_keys
 
     with opened(options.folder) as run:
         keys = assign_keys(run.classes)

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxseq.cli._columns import require_columns
-from jaxseq.cli._constrain import columns_of_rules, read_rules
-from jaxseq.cli._corpus import Corpus, add_corpus_options, read_corpus
+from jaxseq.cli._files import Corpus, add_corpus_options, read_corpus, require_columns
+from jaxseq.cli._tag import columns_of_rules, read_rules
 
 
 def add_constraints(subparsers: Any) -> None:
@@ -69,7 +68,7 @@ def _run(options: argparse.Namespace) -> int:
 def _labels(model: str | None, gold: list[list[str]]) -> list[str]:
     if model is None:
         return sorted({label for labels in gold for label in labels})
-    from jaxseq.tagger import load
+    from jaxseq.taggers import load
 
     return load(model).classes_.tolist()
 

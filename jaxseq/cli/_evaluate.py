@@ -7,17 +7,14 @@ import dataclasses
 import json
 from typing import Any
 
-from jaxseq.cli._blocks import iter_blocks
-from jaxseq.cli._columns import require_columns
-from jaxseq.cli._constrain import (
+from jaxseq.cli._files import add_corpus_options, iter_blocks, read_corpus, require_columns, shown
+from jaxseq.cli._tag import (
     ConstrainedTagger,
     add_constraint_options,
     check_constraint_options,
     columns_of_rules,
     read_rules,
 )
-from jaxseq.cli._corpus import add_corpus_options, read_corpus
-from jaxseq.cli._files import shown
 from jaxseq.metrics import cohen_kappa, mcnemar, span_scores, token_accuracy
 
 Labels = list[list[str]]
@@ -91,8 +88,8 @@ def _labels(options: argparse.Namespace) -> tuple[Labels, Labels, str]:
 
 
 def _predictions_of_model(options: argparse.Namespace) -> tuple[Labels, Labels]:
-    from jaxseq.cli._model_columns import columns_of_model
-    from jaxseq.tagger import load
+    from jaxseq.cli._files import columns_of_model
+    from jaxseq.taggers import load
 
     check_constraint_options(options)
     tagger = load(options.model)

@@ -7,10 +7,15 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from jaxseq.cli._blocks import iter_blocks
-from jaxseq.cli._columns import Names, add_column_options, labelled_columns
-from jaxseq.cli._files import require_file, require_rereadable
-from jaxseq.cli._template_choice import BUILT_IN, choose_templates
+from jaxseq.cli._files import (
+    Names,
+    add_column_options,
+    iter_blocks,
+    labelled_columns,
+    require_file,
+    require_rereadable,
+)
+from jaxseq.cli._train import BUILT_IN, choose_templates
 from jaxseq.text import Sentence, iter_conll
 
 
@@ -40,8 +45,7 @@ def add_shard(subparsers: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from jaxseq.learn._shard_files import read_index
-    from jaxseq.tagger._shard_writer import SHARD_TOKENS, write_shards
+    from jaxseq.shards import SHARD_TOKENS, read_index, write_shards
 
     for path in options.train:
         require_file(path)

@@ -9,12 +9,112 @@ can decide.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+# -------------------------------------------------------------------------------------------------
+# Labels by name, and the fields that they make.
+
+
+Scheme = Literal["plain", "iob2", "iobes"]
+OUTSIDE = "O"
+
+
+class Labels:
+    """The labels of a model in their order, and which fields they stand for.
+
+    In the scheme ``"plain"`` each label is a field of its own, and a field ends where the label
+    changes. In ``"iob2"`` and ``"iobes"``, ``B-X``, ``I-X``, ``E-X`` and ``S-X`` are all of field
+    X, and B and S begin a new one. `O` is outside of all fields in each scheme.
+
+    Args:
+        names: of the labels, all different.
+        scheme: how they stand for fields.
+
+    Example:
+        >>> labels = Labels(["B-PER", "I-PER", "O"], "iob2")
+        >>> labels.fields, labels.field_of.tolist(), labels.numbers(["PER"])
+        (['PER', 'O'], [0, 0, 1], [0, 1])
+    """
+
+    def __init__(self, names: Sequence[str], scheme: Scheme = "plain"):
+        self.names, self.scheme = [str(name) for name in names], scheme
+        if scheme not in ("plain", "iob2", "iobes"):
+            raise ValueError(f"scheme: expected 'plain', 'iob2' or 'iobes', got {scheme!r}")
+        if not self.names or len(set(self.names)) != len(self.names):
+            raise ValueError(f"labels: expected different names, got {', '.join(self.names)}")
+        self._number = {name: number for number, name in enumerate(self.names)}
+        kinds = [self._field(name) for name in self.names]
+        self.fields = list(dict.fromkeys(kinds))
+        self.field_of = np.array([self.fields.index(kind) for kind in kinds], np.int32)
+        self.begins = np.array([self._begins(name) for name in self.names], bool)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def _field(self, name: str) -> str:
+        prefix, dash, kind = name.partition("-")
+        tagged = self.scheme != "plain" and dash and prefix in ("B", "I", "E", "S")
+        return kind if tagged else name
+
+    def _begins(self, name: str) -> bool:
+        return self.scheme != "plain" and name.startswith(("B-", "S-"))
+
+    def numbers(self, names: Sequence[str]) -> list[int]:
+        """Numbers of the labels that are named, or whose field is.
+
+        Raises:
+            ValueError: for a name that is neither.
+        """
+        if isinstance(names, str):
+            raise ValueError(f"labels: expected a list of names, got the string {names!r}")
+        found: list[int] = []
+        for name in names:
+            if name in self._number:
+                found.append(self._number[name])
+            elif name in self.fields:
+                field = self.fields.index(name)
+                found += np.flatnonzero(self.field_of == field).tolist()
+            else:
+                known = ", ".join(dict.fromkeys([*self.fields, *self.names]))
+                raise ValueError(f"labels: expected one of {known}, got {name!r}")
+        return sorted(set(found))
+
+    def is_one_of(self, names: Sequence[str]) -> np.ndarray:
+        """Booleans [s], true for the labels that are named."""
+        mask = np.zeros(len(self.names), bool)
+        mask[self.numbers(names)] = True
+        return mask
+
+    def field_numbers(self, names: Sequence[str] | None) -> list[int]:
+        """Numbers of fields in the order of their names; None for all but `O`."""
+        if names is None:
+            return [number for number, field in enumerate(self.fields) if field != OUTSIDE]
+        found = (label for name in names for label in self.numbers([name]))
+        return list(dict.fromkeys(int(self.field_of[label]) for label in found))
+
+    def encode(self, labelling: Sequence[str | int]) -> np.ndarray:
+        """Numbers of a labelling, given by names or numbers."""
+        numbers = []
+        for position, label in enumerate(labelling):
+            number = self._number.get(label, -1) if isinstance(label, str) else int(label)
+            if not 0 <= number < len(self.names):
+                known = ", ".join(self.names)
+                raise ValueError(f"y[{position}]: expected one of {known}, got {label!r}")
+            numbers.append(number)
+        return np.array(numbers, np.int32)
+
 
 State = Any
 """A pytree of arrays of fixed shapes: what a constraint remembers of a prefix."""
@@ -135,3 +235,288 @@ def column_of(sentence: Any, column: str) -> Sequence[str]:
             f"sentence: expected words, got {words[position]!r:.40} at position {position}"
         )
     return words
+
+
+# -------------------------------------------------------------------------------------------------
+# Which tokens a rule is about.
+
+
+PUNCTUATION = r"[^\w\s]+"
+"""Tokens that are punctuation marks, as a regular expression."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens that are one of some words, or match a regular expression as a whole, or both.
+
+    Args:
+        words: a dictionary or seed list.
+        pattern: a regular expression that the whole token must match.
+        ignore_case: whether upper and lower case are the same.
+        column: of the sentences that have several.
+
+    Raises:
+        ValueError: for a bad pattern, or neither words nor a pattern.
+
+    Example:
+        >>> Tokens(["pp", "pages"], r"[.,;]").marks(["Pages", "3", "."]).tolist()
+        [True, False, True]
+    """
+
+    words: tuple[str, ...] | Sequence[str] = ()
+    pattern: str | None = None
+    ignore_case: bool = True
+    column: str = "word"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.words, str) or not all(isinstance(word, str) for word in self.words):
+            raise ValueError(f"words: expected a list of strings, got {self.words!r:.60}")
+        object.__setattr__(self, "words", tuple(self.words))
+        if not self.words and self.pattern is None:
+            raise ValueError("words, pattern: expected at least one word or a pattern, got neither")
+        _ = self._expression
+
+    @cached_property
+    def _expression(self) -> re.Pattern[str] | None:
+        if self.pattern is None:
+            return None
+        try:
+            return re.compile(self.pattern, re.IGNORECASE if self.ignore_case else 0)
+        except (re.error, TypeError) as error:
+            raise ValueError(
+                f"pattern: expected a regular expression, got {self.pattern!r}: {error}"
+            ) from None
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self._fold(word) for word in self.words)
+
+    def _fold(self, word: str) -> str:
+        return word.casefold() if self.ignore_case else word
+
+    @cached_property
+    def _found(self) -> dict[str, bool]:
+        """What was found of words so far: a text has few words, often."""
+        return {}
+
+    def __contains__(self, word: str) -> bool:
+        found = self._found.get(word)
+        if found is None:
+            found = self._fold(word) in self._known
+            if not found and self._expression is not None:
+                found = self._expression.fullmatch(word) is not None
+            self._found[word] = found
+        return found
+
+    def marks(self, sentence: Any) -> np.ndarray:
+        """Booleans [n]: which tokens of a sentence these are."""
+        found = (word in self for word in column_of(sentence, self.column))
+        return np.fromiter(found, bool)
+
+
+# -------------------------------------------------------------------------------------------------
+# What all ready constraints have in common: they are written with names, and bound to labels.
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A constraint as people write it, with names of labels; `bind` gives it their numbers.
+
+    Example:
+        >>> from jaxseq.constraints import Labels, Rule, StartsWith
+        >>> isinstance(StartsWith(["A"]), Rule), StartsWith(["A"]).bind(Labels(["A", "B"])).is_local
+        (True, True)
+    """
+
+    @abstractmethod
+    def bind(self, labels: Labels) -> Constraint:
+        """The automaton for a model with these labels.
+
+        Raises:
+            ValueError: for a label that the model does not have.
+        """
+
+
+class OnTokens(Constraint):
+    """A constraint that looks at whether a token is one of some tokens: x is bool [n]."""
+
+    tokens: Tokens = eqx.field(static=True)
+
+    def observe(self, sentence: Any) -> np.ndarray:
+        return self.tokens.marks(sentence)
+
+
+# -------------------------------------------------------------------------------------------------
+# Constraints with their penalties, bound to the labels of a model.
+
+
+MOST_PENALTY = 1e12
+"""The largest finite ρ: in single precision, scores would be lost beside it."""
+
+
+class Penalised(NamedTuple):
+    """A rule (or a constraint of one's own) and what a violation costs.
+
+    penalty: ρ ≥ 0; ``math.inf`` makes it hard. name: for reports; None for that of the rule.
+
+    Example:
+        >>> from jaxseq.constraints import MustAppear
+        >>> Penalised(MustAppear(["TITLE"]), 2.5).penalty
+        2.5
+    """
+
+    rule: Rule | Constraint
+    penalty: float
+    name: str | None = None
+
+
+class Constraints(eqx.Module):
+    r"""Constraints on the labellings of one model, :math:`-\sum_k \rho_k d_k(x, y)`.
+
+    Made by `bind_constraints`. An `equinox.Module`: penalties are arrays, and may change without
+    compiling anew.
+
+    parts: the automata. penalties: ρ, [c], 0 for hard ones. hard: which are. names: for reports.
+    num_labels: s.
+
+    Example:
+        >>> from jaxseq.constraints import AtMostOnce, StartsWith
+        >>> rules = bind_constraints([AtMostOnce(), StartsWith(["A"])], ["A", "B"], penalty=9.2)
+        >>> rules.with_penalties([1.0, float("inf")]).hard
+        (False, True)
+    """
+
+    parts: tuple[Constraint, ...]
+    penalties: Float[Array, " c"]
+    hard: tuple[bool, ...] = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)
+    num_labels: int = eqx.field(static=True)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    @property
+    def any_hard(self) -> bool:
+        """Whether some penalty is infinite."""
+        return any(self.hard)
+
+    @property
+    def all_local(self) -> bool:
+        """Whether Viterbi's search on a chain with other scores is exact."""
+        return all(part.is_local for part in self.parts)
+
+    def with_penalties(self, penalties: Sequence[float]) -> Constraints:
+        """The same constraints with other penalties."""
+        if len(penalties) != len(self.parts):
+            raise ValueError(f"penalties: expected {len(self.parts)}, got {len(penalties)}")
+        checked = [check_penalty(float(penalty)) for penalty in penalties]
+        return Constraints(self.parts, *_split_penalties(checked), self.names, self.num_labels)
+
+    @property
+    def costly(self) -> tuple[int, ...]:
+        """Numbers of those that cost something: with ρ = 0 a constraint changes nothing."""
+        pairs = enumerate(zip(self.hard, np.asarray(self.penalties)))
+        return tuple(number for number, (hard, penalty) in pairs if hard or penalty > 0)
+
+    def only(self, numbers: Sequence[int]) -> Constraints:
+        """Some of the constraints, by their numbers."""
+        return Constraints(
+            tuple(self.parts[number] for number in numbers),
+            self.penalties[np.asarray(numbers, np.int32)],
+            tuple(self.hard[number] for number in numbers),
+            tuple(self.names[number] for number in numbers),
+            self.num_labels,
+        )
+
+    def observe(self, sentence: Any) -> tuple[Any, ...]:
+        """What each constraint looks at of a sentence, on the host: arrays [n, …] or None."""
+        return tuple(part.observe(sentence) for part in self.parts)
+
+    def observe_all(self, sentences: Iterable[Any]) -> tuple[Any, ...]:
+        """The same of many sentences, their tokens one after another: arrays [N, …] or None.
+
+        Raises:
+            ValueError: for what is no sentence, with its number.
+        """
+        looks, rows = [part.observe for part in self.parts], []
+        for number, sentence in enumerate(sentences):
+            try:
+                rows.append(tuple(look(sentence) for look in looks))
+            except ValueError as error:
+                raise ValueError(f"X[{number}]: {error}") from None
+        if not rows:
+            return tuple(None for _ in self.parts)
+        return jax.tree.map(lambda *arrays: np.concatenate(arrays), *rows)
+
+
+def bind_constraints(
+    rules: Iterable[Penalised | Rule | Constraint],
+    labels: Sequence[str],
+    *,
+    penalty: float | None = None,
+    scheme: Scheme = "plain",
+) -> Constraints:
+    """Constraints for a model with these labels.
+
+    Args:
+        rules: with penalties of their own, or without.
+        labels: names of the labels in the model's order: a tagger's `classes_`.
+        penalty: ρ of the rules that have none.
+        scheme: how labels stand for fields.
+
+    Raises:
+        ValueError: for an unknown label or a penalty that is none, with the number of the rule.
+
+    Example:
+        >>> from jaxseq.constraints import AtMostOnce, StartsWith
+        >>> found = bind_constraints([AtMostOnce(), StartsWith(["A"])], ["A", "B"], penalty=9.2)
+        >>> found.names, found.all_local
+        (('AtMostOnce', 'StartsWith'), False)
+    """
+    known = Labels(labels, scheme)
+    parts, penalties, names = [], [], []
+    for number, item in enumerate(rules):
+        try:
+            one = item if isinstance(item, Penalised) else Penalised(item, _default(penalty))
+            penalties.append(check_penalty(one.penalty))
+            parts.append(_bound(one.rule, known))
+        except ValueError as error:
+            raise ValueError(f"rules[{number}]: {error}") from None
+        names.append(one.name or type(one.rule).__name__)
+    return Constraints(tuple(parts), *_split_penalties(penalties), tuple(names), len(known))
+
+
+def _default(penalty: float | None) -> float:
+    if penalty is None:
+        raise ValueError("penalty: expected one, of the rule or for all, got none")
+    return penalty
+
+
+def _bound(rule: Any, labels: Labels) -> Constraint:
+    if isinstance(rule, Constraint):
+        return rule
+    if not isinstance(rule, Rule):
+        raise ValueError(f"rule: expected a rule or a Constraint, got {rule!r:.60}")
+    return rule.bind(labels)
+
+
+def check_penalty(penalty: Any) -> float:
+    """ρ as a number; ValueError for less than 0 or none."""
+    try:
+        value = math.nan if isinstance(penalty, bool | str) else float(penalty)
+    except (TypeError, ValueError):
+        value = math.nan
+    if MOST_PENALTY < value < math.inf:
+        raise ValueError(
+            f"penalty: expected at most {MOST_PENALTY:g}, or inf for a hard constraint, got {value}"
+        )
+    if not value >= 0:
+        raise ValueError(f"penalty: expected a number, 0 or more, got {penalty!r:.40}")
+    return value
+
+
+def _split_penalties(penalties: Sequence[float]) -> tuple[Array, tuple[bool, ...]]:
+    """Soft penalties (0 for hard), and which are hard."""
+    hard = tuple(math.isinf(penalty) for penalty in penalties)
+    soft = np.array([0.0 if h else p for p, h in zip(penalties, hard)], np.float64)
+    return jnp.asarray(soft, jnp.result_type(float)), hard

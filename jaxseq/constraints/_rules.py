@@ -1,42 +1,492 @@
-"""What all ready constraints have in common: they are written with names, and bound to labels."""
+"""Constraints on whole fields, which have to remember what was before."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Int
 
-from jaxseq.constraints._constraint import Constraint
-from jaxseq.constraints._labels import Labels
-from jaxseq.constraints._tokens import Tokens
+from jaxseq.constraints._constraint import (
+    BEFORE_THE_FIRST,
+    PUNCTUATION,
+    Constraint,
+    Labels,
+    OnTokens,
+    Rule,
+    Tokens,
+)
+
+# -------------------------------------------------------------------------------------------------
+# Constraints on a token's label and the one before it.
+
+
+Side = Literal["before", "after", "either"]
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A constraint as people write it, with names of labels; `bind` gives it their numbers.
+class WordsImply(Rule):
+    """Tokens of a dictionary, seed list or pattern have one of some labels.
+
+    Args:
+        tokens: which tokens. labels: that they may have, or fields.
 
     Example:
-        >>> from jaxseq.constraints import Labels, Rule, StartsWith
-        >>> isinstance(StartsWith(["A"]), Rule), StartsWith(["A"]).bind(Labels(["A", "B"])).is_local
-        (True, True)
+        >>> from jaxseq.constraints import violations
+        >>> rule = WordsImply(Tokens(["pp", "pages"]), ["PAGES"])
+        >>> violations(rule, ["pages", "3"], ["DATE", "DATE"], labels=["DATE", "PAGES"])
+        1
     """
 
-    @abstractmethod
+    tokens: Tokens
+    labels: Sequence[str]
+
     def bind(self, labels: Labels) -> Constraint:
-        """The automaton for a model with these labels.
-
-        Raises:
-            ValueError: for a label that the model does not have.
-        """
+        return _MarkedTokens(self.tokens, jnp.asarray(~labels.is_one_of(self.labels)), True)
 
 
-class OnTokens(Constraint):
-    """A constraint that looks at whether a token is one of some tokens: x is bool [n]."""
+@dataclass(frozen=True)
+class OnlyOn(Rule):
+    """Some labels are for certain tokens alone.
 
-    tokens: Tokens = eqx.field(static=True)
+    Args:
+        labels: that other tokens must not have, or fields. tokens: that may have them.
 
-    def observe(self, sentence: Any) -> np.ndarray:
-        return self.tokens.marks(sentence)
+    Example:
+        >>> from jaxseq.constraints import violations
+        >>> rule = OnlyOn(["NUMBER"], Tokens(pattern=r"[0-9]+"))
+        >>> violations(rule, ["pages", "3"], ["NUMBER", "NUMBER"])
+        1
+    """
+
+    labels: Sequence[str]
+    tokens: Tokens
+
+    def bind(self, labels: Labels) -> Constraint:
+        return _MarkedTokens(self.tokens, jnp.asarray(labels.is_one_of(self.labels)), False)
+
+
+class _MarkedTokens(OnTokens):
+    """Labels that tokens must not have, if they are marked (or if they are not)."""
+
+    forbidden: Bool[Array, " s"]
+    if_marked: bool = eqx.field(static=True)
+
+    def step(self, state, t, y_prev, y, x) -> tuple[Array, Any]:
+        return ((x[t] == self.if_marked) & self.forbidden[y]).astype(jnp.int32), state
+
+    @property
+    def is_unary(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class TransitionsOnlyOn(Rule):
+    """A new field begins only next to certain tokens, such as punctuation marks.
+
+    Args:
+        tokens: where fields may meet; punctuation marks by default.
+        side: the field *before* must end with such a token, the one *after* must begin with it,
+            or either.
+
+    Example:
+        >>> from jaxseq.constraints import violations
+        >>> violations(TransitionsOnlyOn(), ["A", ".", "B", "C"], ["X", "X", "Y", "Z"])
+        1
+    """
+
+    tokens: Tokens = field(default_factory=lambda: Tokens(pattern=PUNCTUATION))
+    side: Side = "before"
+
+    def __post_init__(self) -> None:
+        if self.side not in ("before", "after", "either"):
+            raise ValueError(f"side: expected 'before', 'after' or 'either', got {self.side!r}")
+
+    def bind(self, labels: Labels) -> Constraint:
+        field_of, begins = jnp.asarray(labels.field_of), jnp.asarray(labels.begins)
+        return _Meeting(self.tokens, field_of, begins, self.side)
+
+
+class _Meeting(OnTokens):
+    """Fields that meet where they must not."""
+
+    field_of: Int[Array, " s"]
+    begins: Bool[Array, " s"]
+    side: Side = eqx.field(static=True)
+
+    def step(self, state, t, y_prev, y, x) -> tuple[Array, Any]:
+        before, after = x[jnp.maximum(t - 1, 0)], x[t]
+        fine = {"before": before, "after": after, "either": before | after}[self.side]
+        meet = begins_field(self.field_of, self.begins, y_prev, y) & (y_prev != BEFORE_THE_FIRST)
+        return (meet & ~fine).astype(jnp.int32), state
+
+
+def begins_field(field_of: Array, begins: Array, y_prev: Array, y: Array) -> Array:
+    """Whether label y after label y_prev begins a field."""
+    changed = field_of[y] != field_of[jnp.maximum(y_prev, 0)]
+    return changed | begins[y] | (y_prev == BEFORE_THE_FIRST)
+
+
+@dataclass(frozen=True)
+class StartsWith(Rule):
+    """The first token of a sequence has one of some labels.
+
+    Args:
+        labels: that it may have, or fields.
+
+    Example:
+        >>> from jaxseq.constraints import violations
+        >>> violations(StartsWith(["AUTHOR", "EDITOR"]), ["A", "B"], ["DATE", "DATE"],
+        ...            labels=["AUTHOR", "DATE", "EDITOR"])
+        1
+    """
+
+    labels: Sequence[str]
+
+    def bind(self, labels: Labels) -> Constraint:
+        return _First(jnp.asarray(~labels.is_one_of(self.labels)))
+
+
+class _First(Constraint):
+    forbidden: Bool[Array, " s"]
+
+    def step(self, state, t, y_prev, y, x) -> tuple[Array, Any]:
+        return ((t == 0) & self.forbidden[y]).astype(jnp.int32), state
+
+    @property
+    def is_unary(self) -> bool:
+        return True
+
+
+MOST = 1_000_000
+"""The largest bound of lengths and counts."""
+
+WORD = 32
+"""Fields remembered in one integer."""
+
+
+class OfFields(Constraint):
+    """A constraint that knows fields: of which each label is, and which labels begin one."""
+
+    field_of: Int[Array, " s"]
+    begins: Bool[Array, " s"]
+
+    def is_new(self, y_prev: Array, y: Array) -> Array:
+        """Whether y begins a field."""
+        return begins_field(self.field_of, self.begins, y_prev, y)
+
+
+def _fields(labels: Labels) -> tuple[Array, Array]:
+    return jnp.asarray(labels.field_of), jnp.asarray(labels.begins)
+
+
+class SetOfFields(OfFields):
+    """A constraint that remembers which of some fields have been there.
+
+    The state is a set, in the bits of one or more integers; `place` is the bit of each label's
+    field, −1 for fields that do not matter.
+    """
+
+    place: Int[Array, " s"]
+    size: int = eqx.field(static=True)
+
+    def init(self, x: Any) -> Array:
+        return jnp.zeros(max(1, -(-self.size // WORD)), jnp.uint32)
+
+    def bit(self, y: Array) -> Array:
+        """The set of y's field alone; empty for one that does not matter."""
+        place = self.place[y]
+        words = jnp.arange(max(1, -(-self.size // WORD)))
+        bit = jnp.left_shift(jnp.uint32(1), (place % WORD).astype(jnp.uint32))
+        return jnp.where((words == place // WORD) & (place >= 0), bit, jnp.uint32(0))
+
+    @property
+    def num_states(self) -> int | None:
+        return 1 << self.size if self.size < WORD - 1 else None
+
+    def as_number(self, state: Array) -> Array:
+        return state[0].astype(jnp.int32)
+
+    def as_state(self, number: Array) -> Array:
+        return jnp.asarray(number).astype(jnp.uint32)[None]
+
+
+def _places(labels: Labels, chosen: Sequence[int]) -> Array:
+    """For each label the place of its field among the chosen, −1 for others."""
+    place = {number: index for index, number in enumerate(chosen)}
+    return jnp.asarray([place.get(int(f), -1) for f in labels.field_of], jnp.int32)
+
+
+@dataclass(frozen=True)
+class AtMostOnce(Rule):
+    """Each field is one consecutive list of words: none comes back after another.
+
+    A violation is each new beginning of a field that has been there.
+
+    Args:
+        labels: the fields; None for all (but O).
+
+    Example:
+        >>> from jaxseq.constraints import violations
+        >>> violations(AtMostOnce(), list("abcd"), ["X", "Y", "X", "Y"])
+        2
+    """
+
+    labels: Sequence[str] | None = None
+
+    def bind(self, labels: Labels) -> Constraint:
+        chosen = labels.field_numbers(self.labels)
+        return _Once(*_fields(labels), _places(labels, chosen), len(chosen))
+
+
+class _Once(SetOfFields):
+    def step(self, state, t, y_prev, y, x) -> tuple[Array, Array]:
+        bit = self.bit(y)
+        again = ((state & bit) != 0).any() & self.is_new(y_prev, y)
+        return again.astype(jnp.int32), state | bit
+
+
+@dataclass(frozen=True)
+class MustAppear(Rule):
+    """Some fields must be there; decided at the end, a violation for each that is missing.
+
+    Args:
+        labels: the fields.
+
+    Example:
+        >>> from jaxseq.constraints import violations
+        >>> violations(MustAppear(["TITLE"]), ["a"], ["DATE"], labels=["DATE", "TITLE"])
+        1
+    """
+
+    labels: Sequence[str]
+
+    def bind(self, labels: Labels) -> Constraint:
+        chosen = labels.field_numbers(self.labels)
+        return _Appear(*_fields(labels), _places(labels, chosen), len(chosen))
+
+
+class _Appear(SetOfFields):
+    def step(self, state, t, y_prev, y, x) -> tuple[Array, Array]:
+        return jnp.zeros((), jnp.int32), state | self.bit(y)
+
+    def final(self, state) -> Array:
+        there = jnp.bitwise_count(state).sum().astype(jnp.int32)
+        return self.size - there
+
+
+@dataclass(frozen=True)
+class EndsWith(Rule):
+    """The last token of a sequence has one of some labels.
+
+    Args:
+        labels: that it may have, or fields.
+
+    Example:
+        >>> from jaxseq.constraints import violations
+        >>> violations(EndsWith(["DATE"]), ["A", "B"], ["DATE", "TITLE"])
+        1
+    """
+
+    labels: Sequence[str]
+
+    def bind(self, labels: Labels) -> Constraint:
+        return _Last(jnp.asarray(~labels.is_one_of(self.labels)))
+
+
+class _Last(Constraint):
+    """The state is whether the label so far must not be the last."""
+
+    forbidden: Bool[Array, " s"]
+
+    def init(self, x: Any) -> Array:
+        return jnp.zeros((), jnp.int32)
+
+    def step(self, state, t, y_prev, y, x) -> tuple[Array, Array]:
+        return jnp.zeros((), jnp.int32), self.forbidden[y].astype(jnp.int32)
+
+    def final(self, state) -> Array:
+        return state
+
+    @property
+    def num_states(self) -> int:
+        return 2
+
+
+@dataclass(frozen=True)
+class Order(Rule):
+    """Fields come in an order, those that there are: none begins after a later one.
+
+    Args:
+        labels: the fields, first to last.
+
+    Example:
+        >>> from jaxseq.constraints import violations
+        >>> violations(Order(["A", "B", "C"]), list("xyz"), ["B", "C", "A"])
+        1
+    """
+
+    labels: Sequence[str]
+
+    def bind(self, labels: Labels) -> Constraint:
+        chosen = labels.field_numbers(self.labels)
+        if len(chosen) < 2:
+            raise ValueError(f"labels: expected two fields or more in order, got {self.labels}")
+        return _Ordered(*_fields(labels), _places(labels, chosen), len(chosen))
+
+
+class _Ordered(OfFields):
+    """The state is the place of the last field so far, and one more: 0 for none."""
+
+    place: Int[Array, " s"]
+    size: int = eqx.field(static=True)
+
+    def init(self, x: Any) -> Array:
+        return jnp.zeros((), jnp.int32)
+
+    def step(self, state, t, y_prev, y, x) -> tuple[Array, Array]:
+        here = self.place[y] + 1
+        late = (here > 0) & (here < state) & self.is_new(y_prev, y)
+        return late.astype(jnp.int32), jnp.maximum(state, here)
+
+    @property
+    def num_states(self) -> int:
+        return self.size + 1
+
+
+@dataclass(frozen=True)
+class FieldLength(Rule):
+    """Each field has at least and at most so many words.
+
+    A field that is too short is one violation, where the next one begins or at the end; of one that
+    is too long, each word past the limit is one.
+
+    Args:
+        at_least, at_most: numbers of words; None for no limit.
+        labels: the fields; None for all (but O).
+
+    Example:
+        >>> from jaxseq.constraints import violations
+        >>> violations(FieldLength(at_least=2), list("abc"), ["X", "Y", "Y"])
+        1
+        >>> violations(FieldLength(at_most=1), list("abc"), ["X", "X", "X"])
+        2
+    """
+
+    at_least: int = 1
+    at_most: int | None = None
+    labels: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        _check_bounds(self.at_least, self.at_most, 1)
+
+    def bind(self, labels: Labels) -> Constraint:
+        mask = np.isin(labels.field_of, labels.field_numbers(self.labels))
+        return _Length(*_fields(labels), jnp.asarray(mask), self.at_least, self.at_most)
+
+
+class _Length(OfFields):
+    """The state is the length of the field so far, as far as it matters; 0 for other fields."""
+
+    counted: Bool[Array, " s"]
+    at_least: int = eqx.field(static=True)
+    at_most: int | None = eqx.field(static=True)
+
+    def init(self, x: Any) -> Array:
+        return jnp.zeros((), jnp.int32)
+
+    def step(self, state, t, y_prev, y, x) -> tuple[Array, Array]:
+        new = self.is_new(y_prev, y)
+        before = jnp.where(new, 0, state)
+        length = jnp.where(self.counted[y], jnp.minimum(before + 1, self.num_states - 1), 0)
+        broken = (new & self._too_short(state)).astype(jnp.int32)
+        if self.at_most is not None:
+            broken = broken + (length > self.at_most)
+        return broken, length
+
+    def _too_short(self, length: Array) -> Array:
+        return (length > 0) & (length < self.at_least)
+
+    def final(self, state) -> Array:
+        return self._too_short(state).astype(jnp.int32)
+
+    @property
+    def num_states(self) -> int:
+        longest = self.at_least if self.at_most is None else max(self.at_least, self.at_most + 1)
+        return longest + 1
+
+
+@dataclass(frozen=True)
+class Count(Rule):
+    """So many words, or fields, of some labels in a sequence.
+
+    Each one past the upper bound is a violation, and falling short of the lower one is one at the
+    end.
+
+    Args:
+        labels: which, or fields.
+        at_least, at_most: bounds; None for none.
+        unit: ``"words"`` or ``"fields"``.
+
+    Example:
+        >>> from jaxseq.constraints import violations
+        >>> violations(Count(["X"], at_most=1), list("abc"), ["X", "X", "Y"])
+        1
+        >>> violations(Count(["X"], at_most=1, unit="fields"), list("abc"), ["X", "X", "Y"])
+        0
+    """
+
+    labels: Sequence[str]
+    at_least: int = 0
+    at_most: int | None = None
+    unit: Literal["words", "fields"] = "words"
+
+    def __post_init__(self) -> None:
+        _check_bounds(self.at_least, self.at_most, 0)
+        if self.unit not in ("words", "fields"):
+            raise ValueError(f"unit: expected 'words' or 'fields', got {self.unit!r}")
+
+    def bind(self, labels: Labels) -> Constraint:
+        mask = jnp.asarray(labels.is_one_of(self.labels))
+        by_field = self.unit == "fields"
+        return _Counted(*_fields(labels), mask, self.at_least, self.at_most, by_field)
+
+
+class _Counted(OfFields):
+    counted: Bool[Array, " s"]
+    at_least: int = eqx.field(static=True)
+    at_most: int | None = eqx.field(static=True)
+    by_field: bool = eqx.field(static=True)
+
+    def init(self, x: Any) -> Array:
+        return jnp.zeros((), jnp.int32)
+
+    def step(self, state, t, y_prev, y, x) -> tuple[Array, Array]:
+        one = self.counted[y] & (self.is_new(y_prev, y) if self.by_field else True)
+        number = jnp.minimum(state + one, self.num_states - 1)
+        over = one & (number > self.at_most) if self.at_most is not None else jnp.zeros((), bool)
+        return over.astype(jnp.int32), number.astype(jnp.int32)
+
+    def final(self, state) -> Array:
+        return (state < self.at_least).astype(jnp.int32)
+
+    @property
+    def num_states(self) -> int:
+        most = self.at_least if self.at_most is None else max(self.at_least, self.at_most + 1)
+        return most + 1
+
+
+def _check_bounds(at_least: int, at_most: int | None, lowest: int) -> None:
+    for name, value in (("at_least", at_least), ("at_most", at_most)):
+        if value is None and name == "at_most":
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+            raise ValueError(f"{name}: expected a whole number, {lowest} or more, got {value!r}")
+        if value > MOST:
+            raise ValueError(f"{name}: expected a whole number, {lowest} … {MOST}, got {value}")
+    if at_most is not None and at_most < at_least:
+        raise ValueError(f"at_most: expected {at_least} or more, as at_least says, got {at_most}")

@@ -1,6 +1,16 @@
-"""Kernels in C++ for the CPU, compiled on first use; XLA does the same where they are not."""
+"""Kernels in C++ for the CPU. Where they cannot be had, XLA computes the same."""
 
-from jaxseq.native._lattice import call_native as call_native
-from jaxseq.native._lattice import has_native as has_native
-from jaxseq.native._lattice import is_worthwhile as is_worthwhile
-from jaxseq.native._lattice import why_not as why_not
+from jaxseq.native._loader import CannotBuild as CannotBuild
+from jaxseq.native._loader import call_native as call_native
+from jaxseq.native._loader import has_native as has_native
+from jaxseq.native._loader import is_worthwhile as is_worthwhile
+from jaxseq.native._loader import load_library as load_library
+from jaxseq.native._loader import why_not as why_not
+
+__all__ = [
+    "call_native",
+    "has_native",
+    "is_worthwhile",
+    "why_not",
+]
+"""What users call; the other names are for the packages of jaxseq itself."""

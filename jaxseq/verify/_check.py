@@ -2,18 +2,566 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
 
 import jaxseq
 from jaxseq.native import why_not
-from jaxseq.verify._cases import EDGE_KINDS, EdgeKind
-from jaxseq.verify._precision import DTYPES, check_dtypes
-from jaxseq.verify._programs import run_library
-from jaxseq.verify._quantities import QUANTITIES, Library, Quantity
-from jaxseq.verify._report import Report, Row
-from jaxseq.verify._truth import Truth, reference_columns
+from jaxseq.verify._cases import (
+    DTYPES,
+    EDGE_KINDS,
+    Case,
+    EdgeKind,
+    Error,
+    check_dtypes,
+    draw_cases,
+    entry_names,
+    flatten,
+    wide,
+    worst_error,
+)
+from jaxseq.verify._oracle import Matrix
+from jaxseq.verify._quantities import MOST_PATHS, QUANTITIES, Enumerated, Library, Quantity, Scores
+
+# -------------------------------------------------------------------------------------------------
+# Central differences, extrapolated: derivatives from values alone.
+#
+# .. math:: D(h) = \frac{f(x + h) - f(x - h)}{2h} = f'(x) + a_2 h^2 + a_4 h^4 + \dots
+#
+# Neville's tableau removes one power after the other from D(h), D(h/2), D(h/4), …, and the entry
+# that changed least against its neighbours is the answer (Ridders 1982; Press et al., Numerical
+# Recipes, `dfridr`). Large steps may then be used, which is what keeps rounding small: about 1e-11
+# in float64 and 1e-4 in float32 for functions of size 1.
+
+
+LEVELS = 7
+
+
+def steps(x: Matrix, first: float | None = None) -> Matrix:
+    """Step sizes ``[LEVELS, *x.shape]``, halved from level to level.
+
+    `first` is the largest step; by default a tenth of max(1, |x|).
+    """
+    x = np.where(np.isfinite(x), x, 0)
+    largest = 0.1 * np.maximum(1, np.abs(x)) if first is None else np.full(x.shape, first)
+    return largest * 0.5 ** np.arange(LEVELS).reshape(-1, *[1] * x.ndim)
+
+
+def extrapolate(above: Matrix, below: Matrix, step: Matrix) -> Matrix:
+    """The derivative from f(x + step) and f(x − step).
+
+    Args:
+        above, below: values ``[LEVELS, ...]``.
+        step: what was added and subtracted, broadcasts against the values; halved at each level.
+
+    Returns:
+        derivatives ``[...]``; 0 where both values are the same infinity at every level, for a
+        value that is −inf throughout moves nowhere.
+    """
+    with np.errstate(invalid="ignore"):
+        change = np.where(above == below, 0, above - below)
+    column = list(change / (2 * step))
+    best, least = column[0], np.full(column[0].shape, np.inf)
+    power = 1.0
+    while len(column) > 1:
+        power *= 4.0
+        refined = [(power * fine - coarse) / (power - 1) for coarse, fine in pairwise(column)]
+        for new, (coarse, fine) in zip(refined, pairwise(column)):
+            error = np.maximum(np.abs(new - coarse), np.abs(new - fine))
+            better = error < least
+            best, least = np.where(better, new, best), np.where(better, error, least)
+        column = refined
+    return best
+
+
+# -------------------------------------------------------------------------------------------------
+# Every number that a check compares, computed for a whole stack of cases by few programs.
+#
+# Compiling is what a check spends its time on. All quantities of one setting therefore go into one
+# program, where XLA merges the forward–backward passes that they have in common.
+
+
+Function = Callable[[Case], Any]
+
+
+class Derivatives(NamedTuple):
+    """Derivatives of a function with k values in all d scores, by three kinds of autodiff.
+
+    grad: reverse mode, ``[k, d]``.
+    jacfwd: forward mode, ``[k, d]``; None when only reverse mode was asked for.
+    jvp: along r given directions, ``[k, r]``; None likewise.
+    """
+
+    grad: Float[Array, "*b k d"]
+    jacfwd: Float[Array, "*b k d"] | None
+    jvp: Float[Array, "*b k r"] | None
+
+
+def stacked(functions: Sequence[Function], case: Case):
+    """The functions' values, each flattened to a vector, as a function of the scores."""
+    return lambda theta: tuple(flatten(function(case.at(theta))) for function in functions)
+
+
+def differentiate(
+    functions: Sequence[Function], case: Case, directions: Float[Array, "r d"], forward: bool
+) -> tuple[Derivatives, ...]:
+    """Derivatives of every function at the case's scores."""
+    if not functions:
+        return ()
+    values, theta = stacked(functions, case), case.theta
+    reverse = jax.jacrev(values)(theta)
+    if not forward:
+        return tuple(Derivatives(grad, None, None) for grad in reverse)
+    # jax.jacfwd is jax.jvp mapped over the unit vectors; one map serves both columns.
+    tangents = jnp.concatenate([jnp.eye(theta.size, dtype=theta.dtype), directions])
+    push = lambda tangent: jax.jvp(values, (theta,), (tangent,))[1]  # noqa: E731
+    pushed = jax.vmap(push, out_axes=1)(tangents)
+    return tuple(
+        Derivatives(grad, along[:, : theta.size], along[:, theta.size :])
+        for grad, along in zip(reverse, pushed)
+    )
+
+
+def matrix_of(result: Any, quantity: Quantity, size: int) -> Array:
+    """A library result as a vector (values) or as a matrix with `size` columns (derivatives)."""
+    flat = flatten(result)
+    return flat if quantity.value is None else flat.reshape(-1, size)
+
+
+QUICK_COMPILING = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+"""The programs run once, on tiny arrays: optimising them would be the greater part of a check."""
+
+
+def run_stack(function: Callable[..., Any], *args: Any) -> Any:
+    """`function` mapped over the leading axis of its arguments, as NumPy arrays."""
+    lowered = jax.jit(jax.vmap(function)).lower(*args)
+    try:
+        compiled = lowered.compile(QUICK_COMPILING)
+    except jax.errors.JaxRuntimeError:  # another backend, or an XLA without these options
+        compiled = lowered.compile()
+    return jax.tree.map(np.asarray, compiled(*args))
+
+
+def run_reference(
+    quantities: Sequence[Quantity], cases: Case, directions: Matrix, forward: bool
+) -> dict[str, Any]:
+    """By quantity: its plain value, or the derivatives of the plain function. In float64."""
+    plain = [quantity.reference for quantity in quantities if quantity.value is None]
+    unique = _unique(quantity.reference for quantity in quantities if quantity.value is not None)
+
+    def program(case: Case, directions: Array):
+        return stacked(plain, case)(case.theta), differentiate(unique, case, directions, forward)
+
+    with wide(True):
+        values, derived = run_stack(program, cases.cast("float64"), jnp.asarray(directions))
+    as_value, as_derivative = dict(zip(plain, values)), dict(zip(unique, derived))
+    return {
+        quantity.name: (as_value if quantity.value is None else as_derivative)[quantity.reference]
+        for quantity in quantities
+    }
+
+
+class LibraryResults(NamedTuple):
+    """By quantity: what the library computes, and its derivatives of the quantity's `value`."""
+
+    hand: dict[str, Matrix]
+    derived: dict[str, Derivatives]
+
+
+def run_library(
+    quantities: Sequence[Quantity],
+    library: Library,
+    cases: Case,
+    directions: Matrix,
+    dtype: str,
+    method: str,
+    forward: bool,
+) -> LibraryResults:
+    """The quantities by the library, in the dtype and by the method given."""
+    closed = [quantity for quantity in quantities if quantity.hand is not None]
+    functions = _value_functions(quantities, library, method)
+    unique = _unique(functions.values())
+
+    def program(case: Case, directions: Array):
+        size = case.theta.size
+        hand = tuple(
+            matrix_of(quantity.hand(library, case, method), quantity, size)
+            for quantity in closed
+            if quantity.hand is not None
+        )
+        return hand, differentiate(unique, case, directions, forward)
+
+    with wide(dtype == "float64"):
+        hand, derived = run_stack(program, cases.cast(dtype), jnp.asarray(directions, dtype))
+    by_function = dict(zip(unique, derived))
+    by_name = {name: by_function[function] for name, function in functions.items()}
+    by_hand = {quantity.name: result for quantity, result in zip(closed, hand)}
+    implied = {name: by_name[name].grad for name in by_name if name not in by_hand}
+    return LibraryResults(by_hand | implied, by_name)
+
+
+def run_differences(
+    quantities: Sequence[Quantity], library: Library, cases: Case, method: str
+) -> dict[str, Matrix]:
+    """By derivative: central differences ``[b, k, d]`` of its `value`, taken in float64."""
+    functions = _value_functions(quantities, library, method)
+    unique = _unique(functions.values())
+    if not unique:
+        return {}
+    theta = thetas(cases)
+    batch, size = theta.shape
+    step = steps(theta)  # [levels, b, d]
+    shift = np.einsum("lbd,de->blde", step, np.eye(size))
+    points = [theta[:, None, None] + sign * shift for sign in (1, -1)]
+    points = np.stack(points, 1).reshape(batch, -1, size, size)
+
+    def program(case: Case, points: Array):
+        # One step size after the other, all coordinates at once: long chains fit into memory.
+        return lax.map(jax.vmap(stacked(unique, case)), points)
+
+    with wide(True):
+        values = run_stack(program, cases.cast("float64"), jnp.asarray(points))
+    step = np.moveaxis(step, 1, 0)[..., None]  # [b, levels, d, 1]
+    results = []
+    for value in values:
+        above, below = np.moveaxis(value.reshape(batch, 2, *step.shape[1:3], -1), 1, 0)
+        slopes = [extrapolate(*one) for one in zip(above, below, step)]  # each [d, k]
+        results.append(np.stack(slopes).swapaxes(1, 2))
+    by_function = dict(zip(unique, results))
+    return {name: by_function[function] for name, function in functions.items()}
+
+
+def thetas(cases: Case) -> Matrix:
+    """The scores of a stack of cases, one vector each: ``[b, d]``."""
+    batch = cases.nodes.shape[0]
+    parts = [np.asarray(part).reshape(batch, -1) for part in (cases.nodes, cases.edges)]
+    return np.concatenate(parts, axis=1)
+
+
+def _value_functions(
+    quantities: Sequence[Quantity], library: Library, method: str
+) -> dict[str, Function]:
+    """By derivative: its `value`, bound to library and method; equal ones are one object."""
+    bound: dict[Any, Function] = {}
+    for quantity in quantities:
+        if quantity.value is not None and quantity.value not in bound:
+            bound[quantity.value] = _bind(quantity.value, library, method)
+    return {q.name: bound[q.value] for q in quantities if q.value is not None}
+
+
+def _bind(function: Any, library: Library, method: str) -> Function:
+    # What batch functions are derivatives of is a function of one chain.
+    engine = "scaled" if method == "native" else method
+    return lambda case: function(library, case, engine)
+
+
+def _unique(functions) -> list[Function]:
+    return list(dict.fromkeys(functions))
+
+
+# -------------------------------------------------------------------------------------------------
+# The result of a verification: rows that pass or fail, as a table or as JSON.
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison.
+
+    Attributes:
+        quantity: what was checked.
+        check: what it was compared with.
+        setting: under which circumstances (dtype, method, shape, …), names to values.
+        absolute, relative: the worst error, as defined in `jaxseq.verify._cases.Error`.
+        coordinate: where the worst error is.
+        tolerance: the error allowed, absolute or relative.
+        passed: whether it was met.
+        severity: by which to choose the worst of several rows.
+    """
+
+    quantity: str
+    check: str
+    setting: dict[str, str]
+    absolute: float
+    relative: float
+    coordinate: str
+    tolerance: float
+    passed: bool
+    severity: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; an error that is not finite becomes None, for JSON has no infinity."""
+        return {
+            "quantity": self.quantity, "check": self.check, **self.setting,
+            "absolute": _finite(self.absolute), "relative": _finite(self.relative),
+            "coordinate": self.coordinate, "tolerance": self.tolerance, "passed": self.passed,
+        }  # fmt: skip
+
+
+def make_row(
+    quantity: str,
+    check: str,
+    setting: dict[str, str],
+    error: Error,
+    coordinate: str,
+    tolerance: float,
+) -> Row:
+    """A row from an error and the tolerance it is held to."""
+    return Row(
+        quantity, check, setting, error.absolute, error.relative, coordinate, tolerance,
+        error.within(tolerance), error.severity,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Report:
+    """Rows of a verification.
+
+    ``str(report)`` is a table with one line for each quantity, check and dtype, which shows the
+    worst of the rows it stands for; `rows` has them all, `to_dict` too.
+    """
+
+    rows: tuple[Row, ...]
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def passed(self) -> bool:
+        """Whether there are rows and all of them pass."""
+        return bool(self.rows) and all(row.passed for row in self.rows)
+
+    @property
+    def failures(self) -> tuple[Row, ...]:
+        """The rows that do not pass."""
+        return tuple(row for row in self.rows if not row.passed)
+
+    @property
+    def worst(self) -> Row | None:
+        """The row of the greatest error, failures first."""
+        return max(self.rows, key=_gravity, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole report in plain values, ready for `json.dumps`."""
+        return {
+            "passed": self.passed,
+            "checks": len(self.rows),
+            "failures": len(self.failures),
+            "seconds": round(self.seconds, 2),
+            "rows": [row.to_dict() for row in self.rows],
+        }
+
+    def __str__(self) -> str:
+        groups: dict[tuple[str, ...], list[Row]] = {}
+        for row in self.rows:
+            key = (row.quantity, row.check, row.setting.get("dtype", ""))
+            groups.setdefault(key, []).append(row)
+        header = ("quantity", "check", "dtype", "absolute", "relative", "allowed", "", "worst at")
+        lines = [(*key, *_cells(max(rows, key=_gravity))) for key, rows in groups.items()]
+        verdict = f"{len(self.failures)} failed" if self.failures else "all passed"
+        if not self.rows:
+            verdict = "none applies here"
+        summary = f"{len(self.rows)} checks, {verdict} ({self.seconds:.1f} s)"
+        return f"{format_table(header, lines)}\n{summary}"
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    setting = " ".join(value for name, value in row.setting.items() if name != "dtype")
+    place = ", ".join(part for part in (setting, row.coordinate) if part)
+    return (
+        f"{row.absolute:.1e}", f"{row.relative:.1e}", f"{row.tolerance:.0e}",
+        "pass" if row.passed else "FAIL", place,
+    )  # fmt: skip
+
+
+def _gravity(row: Row) -> tuple[bool, float]:
+    return not row.passed, row.severity
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def format_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Columns aligned on the left, two spaces apart, a rule under the header."""
+    widths = [max(map(len, column)) for column in zip(header, *lines)]
+    rule = ["─" * width for width in widths]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip()
+        for line in (header, rule, *lines)
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# What a quantity ought to be, in several independent ways, and the verdict on what it is.
+
+
+DIRECTIONS = 2
+TOLERANCES = {"float32": 1e-4, "float64": 1e-9}
+DIFFERENCE_TOLERANCES = {"float32": 1e-4, "float64": 1e-7}
+
+
+class Column(NamedTuple):
+    """One independent computation of a quantity.
+
+    check: its name in the table.
+    expected: ``[b, k]`` for a value, ``[b, k, d]`` for a derivative, ``[b, k, r]`` along
+        directions.
+    along: whether a derivative is to be multiplied by the directions before comparing.
+    compare: ``[b, d]``, which scores count; None for all.
+    """
+
+    check: str
+    expected: Matrix
+    along: bool = False
+    compare: Matrix | None = None
+
+
+class Truth:
+    """Reference, enumeration and differences for a stack of cases of one shape.
+
+    Args:
+        quantities: what will be asked about.
+        n, s: the shape.
+        edges: whether they are shared by all positions.
+        seed: of the random cases.
+        forward: whether to compute forward-mode derivatives as well as reverse-mode ones.
+    """
+
+    def __init__(
+        self,
+        quantities: Sequence[Quantity],
+        n: int,
+        s: int,
+        edges: EdgeKind,
+        seed: int,
+        forward: bool = True,
+    ):
+        self.shape, self.edges, self.forward = (n, s), edges, forward
+        self.quantities = {quantity.name: quantity for quantity in quantities}
+        self.cases, self.kinds = draw_cases(n, s, edges, seed)
+        self.theta = thetas(self.cases)
+        batch, size = self.theta.shape
+        self.directions = np.random.default_rng(seed).normal(size=(batch, DIRECTIONS, size))
+        self._differences: dict[str, dict[str, Matrix]] = {}
+        self._output_names: dict[str, list[str]] = {}
+
+    @property
+    def small(self) -> bool:
+        """Whether all labellings can be listed."""
+        n, s = self.shape
+        return s**n <= MOST_PATHS
+
+    @cached_property
+    def reference(self) -> dict[str, Any]:
+        chosen = [q for q in self.quantities.values() if self.small or not q.tabular]
+        return run_reference(chosen, self.cases, self.directions, self.forward)
+
+    @cached_property
+    def tables(self) -> list[Enumerated]:
+        return [Enumerated(self.cases.pick(b)) for b in range(len(self.kinds))]
+
+    def differences(self, library: Library, method: str) -> dict[str, Matrix]:
+        """Central differences of the library's values, by derivative."""
+        if method not in self._differences:
+            chosen = [q for q in self.quantities.values() if method in q.methods]
+            self._differences[method] = run_differences(chosen, library, self.cases, method)
+        return self._differences[method]
+
+    def enumerated(self, quantity: Quantity) -> Matrix:
+        """The quantity by enumeration, stacked over the cases."""
+        rows = []
+        for table in self.tables:
+            leaves = jax.tree.leaves(quantity.enumerated(table))
+            flat = np.concatenate([np.ravel(leaf) for leaf in leaves])
+            rows.append(flat if quantity.value is None else flat.reshape(-1, self.theta.shape[1]))
+        return np.stack(rows)
+
+    def columns(self, quantity: Quantity, library: Library, method: str) -> list[Column]:
+        """Every independent computation that applies, the library's own autodiff excepted."""
+        columns = []
+        if self.small or not quantity.tabular:
+            columns += reference_columns(self.reference[quantity.name], "reference")
+        if quantity.value is not None:
+            slopes = self.differences(library, method)[quantity.name]
+            columns.append(Column("central differences", slopes, compare=np.isfinite(self.theta)))
+        if self.small:
+            columns.append(Column("enumeration", self.enumerated(quantity)))
+        return columns
+
+    def judge(
+        self,
+        quantity: Quantity,
+        hand: Matrix,
+        column: Column,
+        dtype: str,
+        method: str,
+        only: Sequence[int] | None = None,
+    ) -> Row:
+        """Hold what the library computed, ``[b, k]`` or ``[b, k, d]``, against one column.
+
+        `only` says which cases of the stack were computed, when not all.
+        """
+        errors: dict[int, Error] = {}
+        for case, result in zip(range(len(self.kinds)) if only is None else only, hand):
+            if column.along:
+                result = np.asarray(result, np.float64) @ self.directions[case].T
+            mask = None if column.compare is None else column.compare[case]
+            errors[case] = worst_error(result, column.expected[case], mask)
+        worst = max(errors, key=lambda case: errors[case].severity)
+        by_differences = column.check == "central differences"
+        tolerance = (DIFFERENCE_TOLERANCES if by_differences else TOLERANCES)[dtype]
+        n, s = self.shape
+        setting = {"dtype": dtype, "method": method, "shape": f"{n}x{s}", "edges": self.edges}
+        place = f"{self.kinds[worst]}: {self._name(quantity, column, errors[worst])}"
+        return make_row(quantity.name, column.check, setting, errors[worst], place, tolerance)
+
+    def _name(self, quantity: Quantity, column: Column, error: Error) -> str:
+        if error.index is None:
+            return "nothing to compare"
+        output = self._output_name(quantity, error.index[0])
+        if quantity.value is None:
+            return output or "value"
+        where = error.index[1]
+        score = f"direction {where}" if column.along else self._score_names[where]
+        return f"{output} × {score}" if output else score
+
+    @cached_property
+    def _score_names(self) -> list[str]:
+        case = self.cases.pick(0)
+        return entry_names(Scores(case.nodes, case.edges))
+
+    def _output_name(self, quantity: Quantity, index: int) -> str:
+        """The name of one of the numbers that a quantity (or what it is derived from) returns."""
+        if quantity.tabular and not self.small:
+            return f"entry {index}"
+        if quantity.name not in self._output_names:
+            case = self.cases.pick(0).cast("float32")
+            self._output_names[quantity.name] = entry_names(
+                jax.eval_shape(quantity.reference, case)
+            )
+        return self._output_names[quantity.name][index]
+
+
+def reference_columns(result: Any, source: str) -> list[Column]:
+    """Columns of a value, or of the derivatives that autodiff made of it."""
+    if not isinstance(result, Derivatives):
+        return [Column(f"plain value ({source})", result)]
+    columns = [Column(f"jax.grad ({source})", np.asarray(result.grad))]
+    if result.jacfwd is not None:
+        columns.append(Column(f"jax.jacfwd ({source})", np.asarray(result.jacfwd)))
+    if result.jvp is not None:
+        columns.append(Column(f"jax.jvp ({source})", np.asarray(result.jvp), along=True))
+    return columns
+
 
 METHODS = ("scaled", "log", "native")
 MOST_SCORES = 1000

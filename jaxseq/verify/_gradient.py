@@ -11,12 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxseq.verify import _differences as differences
-from jaxseq.verify._errors import Error, worst_error
-from jaxseq.verify._labels import entry_name, entry_names, leaf_names
+from jaxseq.verify import _check as differences
+from jaxseq.verify._cases import (
+    DTYPES,
+    Error,
+    entry_name,
+    entry_names,
+    leaf_names,
+    wide,
+    worst_error,
+)
+from jaxseq.verify._check import Report, Row, make_row
 from jaxseq.verify._oracle import Matrix
-from jaxseq.verify._precision import DTYPES, wide
-from jaxseq.verify._report import Report, Row, make_row
 
 TOLERANCES = {"float32": 1e-4, "float64": 1e-9}
 DIFFERENCE_TOLERANCES = {"float32": 1e-3, "float64": 1e-7}

@@ -28,7 +28,7 @@ def engine(request):
         return
     jax.clear_caches()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jaxseq.batch._blocks.has_native", lambda *_: False)
+        patch.setattr("jaxseq.lattice._batch.has_native", lambda *_: False)
         yield
     jax.clear_caches()
 
@@ -46,7 +46,7 @@ class Case:
     def edges(self):
         return self.padded.edges
 
-    def batch(self, layout: str) -> jaxseq.batch.Batch:
+    def batch(self, layout: str) -> jaxseq.lattice.Batch:
         return self.padded if layout == "padded" else self.packed
 
     def index(self, layout: str):
@@ -72,7 +72,7 @@ class Case:
 # Module-level and jitted, with all arrays as arguments: one compilation serves every case.
 
 
-def rebuild(layout: str, nodes, edges, index) -> jaxseq.batch.Batch:
+def rebuild(layout: str, nodes, edges, index) -> jaxseq.lattice.Batch:
     if layout == "padded":
         return jaxseq.PaddedBatch(nodes, edges, index)
     return jaxseq.PackedBatch(nodes, edges, index, NUM)
@@ -144,7 +144,7 @@ def single_second(fn, nodes, edges, lengths, v_nodes, v_edges):
 # Several functions in one program, which has the passes that they share once.
 
 
-def sums(batch: jaxseq.batch.Batch, method: str = "auto"):
+def sums(batch: jaxseq.lattice.Batch, method: str = "auto"):
     """All that a batch has of sums over paths."""
     return (
         jaxseq.batch_log_partition(batch, method=method),
@@ -453,7 +453,7 @@ def test_gradient_of_viterbi_scores_is_the_path(layout):
 
 def test_many_labels_take_the_other_way_to_the_maximum():
     """Past a number of labels the Viterbi step is one reduction instead of a written-out one."""
-    from jaxseq.batch._viterbi import UNROLLED_LABELS
+    from jaxseq.lattice._scaled import UNROLLED_LABELS
 
     s = UNROLLED_LABELS + 1
     rng = np.random.default_rng(6)

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from jaxseq import Chain, ChainVector
-from jaxseq.verify._oracle import Enumeration
+from jaxseq.lattice import Chain, ChainVector
+from jaxseq.verify import Enumeration
 
 INF = np.inf
 

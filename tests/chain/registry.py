@@ -1,4 +1,4 @@
-"""Every public function of `jaxseq.chain`: how to call it, and what enumeration answers.
+"""Every public function of `jaxseq.lattice`: how to call it, and what enumeration answers.
 
 The laws (`test_enumeration`, `test_padding`, …) run over this one list; `test_registry` fails when
 a public function is missing from it.
@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxseq import chain as library
-from jaxseq.verify._oracle import Enumeration
+from jaxseq import lattice as library
+from jaxseq.verify import Enumeration
 from tests.chain.cases import Case, Scores, enumerate_chain, scores_of, with_scores
 
 KEY = jax.random.key(7)

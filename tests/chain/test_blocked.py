@@ -9,11 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxseq import Chain, entropy, log_partition, marginals
-from jaxseq.chain import _blocked_entropy
-from jaxseq.chain._block_layout import Plan, plan_blocks, unfold
-from jaxseq.chain._blocked import _scaled_blocked
-from jaxseq.chain._blocked_log import log_blocked
+from jaxseq.lattice import Chain, entropy, log_partition, marginals
+from jaxseq.lattice import _blocked as _blocked_entropy
+from jaxseq.lattice._blocked import Plan, _scaled_blocked, log_blocked, plan_blocks, unfold
 from tests.chain.cases import (
     EXTREMES,
     PER_POSITION,

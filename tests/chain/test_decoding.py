@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq import Chain, k_best, max_marginal, path_score, viterbi
+from jaxseq.lattice import Chain, k_best, max_marginal, path_score, viterbi
 from tests.chain.cases import SHARED, cases, continuous, enumerate_chain, random_case, ties
 from tests.chain.registry import FLOAT64, K, assert_trees_close
 

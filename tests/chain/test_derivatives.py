@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jaxseq import (
+from jaxseq.lattice import (
     Chain,
     entropy,
     feature_covariance,

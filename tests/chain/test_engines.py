@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import jaxseq
-from jaxseq import Chain, entropy, log_partition, mann_entropy_gradient, marginals
+from jaxseq.lattice import Chain, entropy, log_partition, mann_entropy_gradient, marginals
 from tests.chain.cases import (
     PER_POSITION,
     SHARED,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxseq import (
+from jaxseq.lattice import (
     Chain,
     entropy,
     entropy_lattices,

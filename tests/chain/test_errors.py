@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq import Chain, ChainVector
+from jaxseq.lattice import Chain, ChainVector
 
 
 @pytest.fixture(autouse=True)

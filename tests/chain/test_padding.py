@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxseq import Chain, ChainVector, entropy, log_partition, marginals
+from jaxseq.lattice import Chain, ChainVector, entropy, log_partition, marginals
 from tests.chain.cases import (
     PER_POSITION,
     SHARED,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq import Chain, sample, viterbi
+from jaxseq.lattice import Chain, sample, viterbi
 from tests.chain.cases import (
     EXTREMES,
     ONE_LABEL,

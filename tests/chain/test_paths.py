@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given
 
-from jaxseq import (
+from jaxseq.lattice import (
     Chain,
     constrain,
     cross_entropy,

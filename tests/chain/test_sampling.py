@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxseq import sample
+from jaxseq.lattice import sample
 from tests.chain.cases import SHARED, enumerate_chain, random_case
 
 COUNT = 4000

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxseq import Chain, entropy, log_partition, marginals
+from jaxseq.lattice import Chain, entropy, log_partition, marginals
 from tests.chain.cases import (
     EXTREMES,
     PER_POSITION,

@@ -14,11 +14,9 @@ from typing import Any
 
 import pytest
 
-from jaxseq.cli import _active_run
-from jaxseq.cli._active_files import read_corpora
-from jaxseq.cli._active_run import ActiveRun, lines_of, looked_at, opened
-from jaxseq.learn.active import Answer
-from jaxseq.tagger import ActiveLearner
+from jaxseq.active import ActiveLearner, Answer
+from jaxseq.cli import _questions as _active_run
+from jaxseq.cli._questions import ActiveRun, lines_of, looked_at, opened, read_corpora
 from tests.cli.active_runs import (
     ALL,
     LABELS,

@@ -10,19 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.cli._active_questions import Question
-from jaxseq.cli._annotate_screen import CONTEXT, Keys, Screen, make_console, sentence_line
-from jaxseq.cli._annotate_state import (
+from jaxseq.active import Answer
+from jaxseq.cli._annotate import (
     COMMANDS,
+    CONTEXT,
     KEYS,
     Event,
+    Keys,
     Retraction,
+    Screen,
     Session,
     assign_keys,
     event_of,
+    make_console,
+    sentence_line,
     step,
 )
-from jaxseq.learn.active import Answer
+from jaxseq.cli._questions import Question
 from tests.cli.active_runs import LABELS, answers_in, journal, start
 
 WORDS = ("the", "old", "dog", "barks")

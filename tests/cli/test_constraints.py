@@ -8,7 +8,7 @@ import pytest
 
 import jaxseq
 from jaxseq.constraints import Penalised, StartsWith, Tokens, WordsImply, bind_constraints
-from jaxseq.tagger import HMMTagger
+from jaxseq.hmm import HMMTagger
 from tests.cli.conftest import LEXICON, TEXTS, columns_of
 
 SOFT = """scheme = "iob2"
@@ -182,7 +182,7 @@ def test_options_reach_codl(place, succeed, run, monkeypatch):
             self.outcome_ = "interrupted: …"
             return self
 
-    monkeypatch.setattr("jaxseq.tagger.CoDL", Quick)
+    monkeypatch.setattr("jaxseq.constraints.CoDL", Quick)
     options = ["--pool", "--beam", 60, "--checkpoint", "kept", "--constraints", "hard.toml"]
     status, out, err = run(*train(*CODL, *options))
     assert status == 0

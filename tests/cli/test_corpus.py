@@ -5,9 +5,8 @@ import os
 
 import pytest
 
-from jaxseq.cli._columns import labelled_columns, unlabelled_columns
-from jaxseq.cli._corpus import read_corpus
-from jaxseq.cli._template_choice import choose_templates
+from jaxseq.cli._files import labelled_columns, read_corpus, unlabelled_columns
+from jaxseq.cli._train import choose_templates
 from jaxseq.text import CONLL2000, CONLL2003, GENE_MENTION, TOKEN_IDENTITY
 
 

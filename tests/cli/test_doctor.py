@@ -6,9 +6,11 @@ import jax
 import pytest
 
 import jaxseq
-from jaxseq.cli import _doctor, _doctor_checks, _doctor_facts
-from jaxseq.cli._doctor_checks import CHECKS, CheckError, run_checks
-from jaxseq.tagger._plan import plan_of
+from jaxseq.cli import _doctor
+from jaxseq.cli import _doctor as _doctor_checks
+from jaxseq.cli import _doctor as _doctor_facts
+from jaxseq.cli._doctor import CHECKS, CheckError, run_checks
+from jaxseq.crf import plan_of
 
 
 def quick(monkeypatch, **checks):
@@ -97,13 +99,13 @@ def test_a_wrong_gradient_of_the_library_is_noticed(monkeypatch):
 
 
 def test_a_wrong_training_step_is_noticed(monkeypatch):
-    true = jaxseq.learn.entropy_regularised_gradient
+    true = jaxseq.crf.entropy_regularised_gradient
 
     def flipped(*arguments):
         loss, gradient = true(*arguments)
         return loss, jax.tree.map(lambda leaf: -leaf, gradient)
 
-    monkeypatch.setattr(jaxseq.learn, "entropy_regularised_gradient", flipped)
+    monkeypatch.setattr(jaxseq.crf, "entropy_regularised_gradient", flipped)
     with pytest.raises(CheckError, match="a step along the gradient"):
         CHECKS["training step"]()
 

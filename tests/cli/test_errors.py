@@ -221,7 +221,7 @@ def test_errors_of_the_system(place, run, monkeypatch, error, line):
         raise error
 
     monkeypatch.chdir(place)
-    monkeypatch.setattr("jaxseq.tagger.CRFTagger.fit", fail)
+    monkeypatch.setattr("jaxseq.crf.CRFTagger.fit", fail)
     status, out, err = run(*train())
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert line in err

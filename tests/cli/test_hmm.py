@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.tagger import HMMTagger
+from jaxseq.hmm import HMMTagger
 from tests.cli.conftest import LEXICON, TEXTS, columns_of
 
 LABELS = sorted({label for _, label in LEXICON.values()})

@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.cli._active_files import Corpora
-from jaxseq.cli._active_questions import Question
-from jaxseq.cli._active_rules import AnswerRules
-from jaxseq.cli._label_studio import labelling_config, task_of
-from jaxseq.cli._label_studio_export import answers_of_export
-from jaxseq.learn.active import Answer
+from jaxseq.active import Answer
+from jaxseq.cli._questions import (
+    AnswerRules,
+    Corpora,
+    Question,
+    answers_of_export,
+    labelling_config,
+    task_of,
+)
 from jaxseq.text import Sentence
 
 CLASSES = ["B-NP", "I-NP", "NAME", "O"]

@@ -5,9 +5,8 @@ import json
 import pytest
 
 import jaxseq
-from jaxseq import CRFTagger
-from jaxseq.learn._streamed_corpus import StreamedCorpus
-from jaxseq.tagger._streaming import train_from_shards
+from jaxseq.crf import CRFTagger
+from jaxseq.shards import StreamedCorpus, train_from_shards
 from tests.cli.conftest import LEXICON, TEXTS, columns_of
 
 

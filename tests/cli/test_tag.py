@@ -91,7 +91,7 @@ def test_no_more_than_a_chunk_is_read_ahead(tag, monkeypatch):
     monkeypatch.setattr(_tag, "CHUNK", 3)
     written = []
     monkeypatch.setattr(_tag, "_write", lambda write, chunk, annotate: written.append(len(chunk)))
-    monkeypatch.setattr("jaxseq.cli._blocks.iter_input", lambda path: lines)
+    monkeypatch.setattr("jaxseq.cli._files.iter_input", lambda path: lines)
     with pytest.raises(AssertionError):
         tag("-")
     assert written == [3, 3, 3, 3]

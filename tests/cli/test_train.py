@@ -6,7 +6,7 @@ import json
 import pytest
 
 import jaxseq
-from jaxseq.learn import _lbfgs
+from jaxseq.crf import _lbfgs
 from tests.cli.conftest import LEXICON, TEXTS, columns_of
 
 TOKENS = sum(len(text.split()) for text in TEXTS)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.learn import _lbfgs
-from jaxseq.tagger._entropy_weight import scoring_of
+from jaxseq.crf import _lbfgs, scoring_of
 from jaxseq.text import Templates
 from tests.cli.conftest import LEXICON, TEMPLATES, TEXTS, columns_of
 
@@ -155,7 +154,7 @@ def test_settings_and_interrupts_of_self_training(command, run, monkeypatch):
             self.rounds_, self.history_, self.outcome_ = 2, [], "interrupted: …"
             return self
 
-    monkeypatch.setattr("jaxseq.tagger.SelfTraining", Interrupted)
+    monkeypatch.setattr("jaxseq.taggers.SelfTraining", Interrupted)
     more = ["--self-training", "--confidence", 0.75, "--confidence-of", "token", "--quiet"]
     status, out, err = run(*command("m", *more, "--checkpoint", "kept"))
     assert (status, out) == (0, "")
@@ -190,7 +189,7 @@ def choices(monkeypatch):
         scores = np.tile(np.array([[0.5], [0.25], [0.75], [0.5], [0.5], [0.125]]), (1, 5))
         return jaxseq.EntropyWeights(GAMMAS, scores)
 
-    monkeypatch.setattr("jaxseq.tagger.choose_entropy_weight", choose)
+    monkeypatch.setattr("jaxseq.crf.choose_entropy_weight", choose)
     return calls
 
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from jaxseq.chain import Chain
 from jaxseq.constraints import (
     AtMostOnce,
     Count,
@@ -23,6 +22,7 @@ from jaxseq.constraints import (
     WordsImply,
     bind_constraints,
 )
+from jaxseq.lattice import Chain
 from tests.constraints import plain
 
 WORDS = ("Pages", "3", ".", "and")

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxseq.chain import Chain
 from jaxseq.constraints import (
     AtMostOnce,
     Penalised,
@@ -19,6 +18,7 @@ from jaxseq.constraints import (
     exact_search,
     search_corpus,
 )
+from jaxseq.lattice import Chain
 from tests.constraints.cases import MARKED, WORDS
 
 LABELS = ["A", "B", "C"]

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxseq.chain import Chain
 from jaxseq.constraints import (
     AtMostOnce,
     Constraint,
@@ -23,6 +22,7 @@ from jaxseq.constraints import (
     fold_local,
     joint_states,
 )
+from jaxseq.lattice import Chain
 
 SEARCHES = {"beam": lambda *given: beam_search(*given, 16), "exact": exact_search}
 both_searches = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)

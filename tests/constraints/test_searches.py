@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxseq.chain import Chain, k_best, path_score
 from jaxseq.constraints import (
     AtMostOnce,
     MustAppear,
@@ -24,6 +23,7 @@ from jaxseq.constraints import (
     penalised_score,
 )
 from jaxseq.constraints import beam_search as beam
+from jaxseq.lattice import Chain, k_best, path_score
 from tests.constraints import plain
 from tests.constraints.cases import BOTH, LOCAL, NAMES, OF_FIELDS, SIZE, Case, problems
 

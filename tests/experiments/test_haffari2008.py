@@ -26,8 +26,7 @@ from experiments.haffari2008._settings import NORMALISED, SETTINGS, Setting
 from experiments.haffari2008._summary import by_method, by_size, gains
 from experiments.haffari2008._task import Task, decode, draw_split
 from experiments.haffari2008.report import report
-from jaxseq.learn import word_corpus
-from jaxseq.models import HMM
+from jaxseq.hmm import HMM, word_corpus
 from jaxseq.text import Sentence
 
 FOLDER = discover()["haffari2008"].folder

@@ -33,8 +33,8 @@ from experiments.wanvarie2011._summary import (
 )
 from experiments.wanvarie2011._task import Judge, Part, read_part
 from experiments.wanvarie2011.report import report
-from jaxseq.learn.active import Groups, Sequences, Spans, Tokens
-from jaxseq.tagger import _active_round
+from jaxseq.active import Groups, Sequences, Spans, Tokens
+from jaxseq.active import _learner as _active_round
 
 FOLDER = discover()["wanvarie2011"].folder
 EXPECTED = tomllib.loads((FOLDER / "expected.toml").read_text("utf-8"))

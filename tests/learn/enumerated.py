@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from jaxseq.learn._corpus import EncodedLabels, lay_out, make_shards
+from jaxseq.crf import EncodedLabels, lay_out, make_shards
 from jaxseq.text import TokenFeatures
 
 LABELS, ATTRIBUTES, EDGE_ATTRIBUTES = 3, 5, 2

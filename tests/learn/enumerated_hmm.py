@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from jaxseq.learn import word_corpus
-from jaxseq.models import Multinomials
+from jaxseq.hmm import Multinomials, word_corpus
 
 LABELS, WORDS, WIDTH = 3, 4, 5
 LENGTHS = (3, 0, 1, 5, 2, 1, 0, 4)

@@ -11,8 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn._corpus import EncodedLabels, lay_out, make_shards
-from jaxseq.learn._objective import Objective
+from jaxseq.crf import EncodedLabels, Objective, lay_out, make_shards
 from tests.learn import enumerated
 from tests.learn.enumerated import ATTRIBUTES, LABELS, draw_corpus
 from tests.learn.test_objective import draw_point, expected_gradient, make_spread

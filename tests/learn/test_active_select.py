@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn.active import (
+from jaxseq.active import (
     Groups,
     Look,
     Query,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn.active import Look, agreement, is_stable, should_stop
+from jaxseq.active import Look, agreement, is_stable, should_stop
 from jaxseq.metrics import cohen_kappa
 
 LABELLINGS = st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 3)), min_size=1, max_size=30)

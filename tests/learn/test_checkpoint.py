@@ -14,13 +14,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from jaxseq.learn._checkpoint import (
-    FORMAT,
-    FORMAT_OF_INDEX,
-    load_checkpoint,
-    read_about,
-    save_checkpoint,
-)
+from jaxseq._io import FORMAT, FORMAT_OF_INDEX, load_checkpoint, read_about, save_checkpoint
 from tests.limits import no_room
 
 

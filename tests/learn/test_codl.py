@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn import labelling_counts, labelling_weights, mix_models
-from jaxseq.models import CRF, HMM
+from jaxseq.constraints import labelling_counts, labelling_weights, mix_models
+from jaxseq.crf import CRF
+from jaxseq.hmm import HMM
 
 SCORE = st.floats(-50, 50) | st.just(-math.inf)
 SCORES = st.lists(st.lists(SCORE, min_size=3, max_size=3), min_size=2, max_size=2)

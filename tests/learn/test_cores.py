@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxseq import map_on_cores
+from jaxseq._runtime import map_on_cores
 
 
 @pytest.mark.parametrize("items", [[], [3], [3, 1, 2], list(range(20))])

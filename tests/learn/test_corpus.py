@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jaxseq.learn._corpus import EncodedLabels, ShardMaker, lay_out, make_shards
+from jaxseq.crf import EncodedLabels, ShardMaker, lay_out, make_shards
 from jaxseq.text import TokenFeatures
 
 LENGTHS = st.lists(st.one_of(st.integers(0, 12), st.just(0)), max_size=40)

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from jaxseq.learn import (
+from jaxseq.crf import Outcome
+from jaxseq.hmm import (
+    HMM,
     EMOperator,
-    Outcome,
     Smoothing,
     _counts,
-    _em_jacobian,
     em,
     estimate_hmm,
     linearise_mean_counts,
     mean_counts,
     word_corpus,
 )
-from jaxseq.models import HMM
+from jaxseq.hmm import _jacobian as _em_jacobian
 from tests.learn.enumerated_hmm import (
     LABELS,
     LENGTHS,

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxseq.learn import (
+from jaxseq.hmm import (
+    Multinomials,
     _counts,
     expected_counts,
     known_counts,
@@ -17,7 +18,6 @@ from jaxseq.learn import (
     viterbi_counts,
     word_corpus,
 )
-from jaxseq.models import Multinomials
 from tests.learn.enumerated_hmm import (
     LABELS,
     LENGTHS,

@@ -10,16 +10,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
-from jaxseq.learn import (
+from jaxseq.hmm import (
+    HMM,
     EMOperator,
-    _em_covariance,
+    Multinomials,
     em,
     linearise_mean_counts,
     mean_counts,
     published_jacobian,
     word_corpus,
 )
-from jaxseq.models import HMM, Multinomials
+from jaxseq.hmm import _published as _em_covariance
 from tests.learn.enumerated_hmm import (
     LABELS,
     LENGTHS,

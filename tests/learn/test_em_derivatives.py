@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from jaxseq.learn import expected_counts, linearise_mean_counts, mean_counts
+from jaxseq.hmm import expected_counts, linearise_mean_counts, mean_counts
 from tests.learn.enumerated_hmm import (
     LENGTHS,
     SEEDS,

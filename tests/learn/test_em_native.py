@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxseq.learn import _hmm_problem as problems
-from jaxseq.learn import (
+from jaxseq.hmm import (
+    Multinomials,
+    find_kernels,
     hmm_path,
     homotopy_problem,
     linearise_mean_counts,
@@ -24,12 +25,11 @@ from jaxseq.learn import (
     published_jacobian,
     word_corpus,
 )
-from jaxseq.learn._em_groups import make_groups
-from jaxseq.learn._em_native import WordKernels, find_kernels
-from jaxseq.learn.homotopy import Outcome
-from jaxseq.learn.homotopy._host import linearise_flat
-from jaxseq.models import Multinomials
-from jaxseq.native import _build
+from jaxseq.hmm import _path as problems
+from jaxseq.hmm._native import WordKernels, make_groups
+from jaxseq.homotopy import Outcome
+from jaxseq.homotopy._linear import linearise_flat
+from jaxseq.native import _loader as _build
 from tests.learn.enumerated_hmm import (
     LABELS,
     SEEDS,

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from jaxseq.learn import _em_corpus, _em_products, mean_counts
-from jaxseq.learn._em_jacobian import _linearise, linearise_counts
-from jaxseq.models import Multinomials
+from jaxseq.hmm import Multinomials, linearise_counts, mean_counts
+from jaxseq.hmm import _corpus as _em_corpus
+from jaxseq.hmm import _jacobian as _em_products
+from jaxseq.hmm._jacobian import _linearise
 from tests.learn.enumerated_hmm import SEEDS, draw_weights, make_corpus
 
 FREE = [
@@ -71,7 +72,7 @@ def test_is_the_route_that_is_taken(monkeypatch):
     weights, corpus = draw_weights(0), make_corpus(0)
     taken = []
     monkeypatch.setattr(
-        "jaxseq.learn._em_jacobian._linearise",
+        "jaxseq.hmm._jacobian._linearise",
         lambda *given: taken.append(given) or _linearise(*given),
     )
     linearise_counts(weights, corpus.shards[0], ("emission",))

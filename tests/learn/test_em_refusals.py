@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jaxseq.learn import (
+from jaxseq.hmm import (
+    HMM,
     EMOperator,
     Smoothing,
     WordVocabulary,
@@ -14,9 +15,8 @@ from jaxseq.learn import (
     mean_counts,
     word_corpus,
 )
-from jaxseq.learn._counts import check_corpus, check_families
-from jaxseq.learn._em_operator import check_smoothing
-from jaxseq.models import HMM
+from jaxseq.hmm._counts import check_corpus, check_families
+from jaxseq.hmm._em import check_smoothing
 from tests.learn.enumerated_hmm import draw_weights, make_corpus
 
 

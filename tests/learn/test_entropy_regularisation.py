@@ -12,13 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn import (
-    Legal,
-    Objective,
-    entropy_regularised_gradient,
-    entropy_regularised_loss,
-)
-from jaxseq.learn._entropy_derivations import BY_ROW
+from jaxseq.crf import Legal, Objective, entropy_regularised_gradient, entropy_regularised_loss
+from jaxseq.crf._data import BY_ROW
 from tests.learn import enumerated
 from tests.learn.enumerated import ATTRIBUTES, LABELS, draw_corpus
 from tests.learn.test_entropy_term import RICH, entropy_and_gradient

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn import Legal, Objective
+from jaxseq.crf import Legal, Objective
 from tests.learn import enumerated
 from tests.learn.enumerated import draw_corpus
 from tests.learn.test_objective import L2, draw_point, expected_gradient, make_spread

@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from jaxseq.learn import HMM_SETTINGS, EMOperator, hmm_path, published_jacobian, word_corpus
-from jaxseq.learn.homotopy import Outcome
+from jaxseq.hmm import HMM_SETTINGS, EMOperator, hmm_path, published_jacobian, word_corpus
+from jaxseq.homotopy import Outcome
 
 LABELS, WORDS = 3, 8
 FROZEN = ("initial", "transition")

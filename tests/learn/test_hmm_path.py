@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn import (
+from jaxseq.hmm import (
     HMM_SETTINGS,
     EMOperator,
+    Multinomials,
     Smoothing,
     estimate_hmm,
     has_turned,
@@ -23,13 +24,11 @@ from jaxseq.learn import (
     label_entropy,
     word_corpus,
 )
-from jaxseq.learn.homotopy import Jacobian, Outcome, Problem, Structure, follow_path
-from jaxseq.learn.homotopy._host import gmres, gmres_and_rest, lanczos_on_host, linearise_flat
-from jaxseq.learn.homotopy._problem import flat_map
-from jaxseq.learn.homotopy._settings import check_settings
-from jaxseq.learn.homotopy._solver import Solver
-from jaxseq.learn.homotopy._spectrum import leading_eigenvalues
-from jaxseq.models import Multinomials
+from jaxseq.homotopy import Jacobian, Outcome, Problem, Structure, follow_path, leading_eigenvalues
+from jaxseq.homotopy._follow import Solver
+from jaxseq.homotopy._linear import gmres, gmres_and_rest, lanczos_on_host, linearise_flat
+from jaxseq.homotopy._problem import flat_map
+from jaxseq.homotopy._settings import check_settings
 
 LABELS, WORDS = 2, 4
 FROZEN = ("initial", "transition")

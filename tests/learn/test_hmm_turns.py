@@ -8,25 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxseq.learn import (
-    HMM_SETTINGS,
-    Smoothing,
-    has_turned,
-    hmm_path,
-    homotopy_problem,
-    word_corpus,
-)
-from jaxseq.learn.homotopy import (
+from jaxseq.hmm import HMM_SETTINGS, Smoothing, has_turned, hmm_path, homotopy_problem, word_corpus
+from jaxseq.homotopy import (
     Kind,
     Outcome,
     Predictor,
     follow_path,
+    leading_eigenvalues,
     load_path,
     save_path,
 )
-from jaxseq.learn.homotopy import _store as store
-from jaxseq.learn.homotopy._problem import flat_map
-from jaxseq.learn.homotopy._spectrum import leading_eigenvalues
+from jaxseq.homotopy import _path as store
+from jaxseq.homotopy._problem import flat_map
 from tests.learn.test_homotopy_store import assert_same
 
 LABELS, WORDS = 2, 5

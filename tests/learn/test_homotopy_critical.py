@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
-from jaxseq.learn.homotopy import (
+from jaxseq.homotopy import (
     Jacobian,
     Kind,
     Outcome,
@@ -27,8 +27,8 @@ from jaxseq.learn.homotopy import (
     select_min_eigenvalue,
     select_monotone,
 )
-from jaxseq.learn.homotopy._bordered import dense_jacobian
-from jaxseq.learn.homotopy._spectrum import lanczos, symmetrised
+from jaxseq.homotopy._linear import dense_jacobian
+from jaxseq.homotopy._spectrum import lanczos, symmetrised
 from tests.learn import test_homotopy_problems as problems
 
 # --------------------------------------------------------------------------- eigenvalues

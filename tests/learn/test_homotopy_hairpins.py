@@ -11,28 +11,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn.homotopy import (
+from jaxseq.homotopy import (
     Outcome,
     Predictor,
     Problem,
     Settings,
+    StepOutcome,
     Structure,
     follow_path,
     load_path,
 )
-from jaxseq.learn.homotopy._bordered import dense_jacobian
-from jaxseq.learn.homotopy._frame import Frame, make_frame
-from jaxseq.learn.homotopy._hermite import hermite_cubic
-from jaxseq.learn.homotopy._host import Border, deflation
-from jaxseq.learn.homotopy._leading import (
+from jaxseq.homotopy._follow import Frame, Step, hermite_cubic, judge, make_frame
+from jaxseq.homotopy._linear import (
+    Border,
     Leading,
+    deflation,
+    dense_jacobian,
     find_leading,
     nothing_leading,
     nothing_seen,
 )
-from jaxseq.learn.homotopy._path import StepOutcome
-from jaxseq.learn.homotopy._problem import flat_map
-from jaxseq.learn.homotopy._step_length import Step, judge
+from jaxseq.homotopy._problem import flat_map
 from tests.learn import test_homotopy_problems as problems
 
 SMALL = 1e-3

@@ -9,13 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxseq.learn.homotopy import Problem, Structure
-from jaxseq.learn.homotopy import _flat as flats
-from jaxseq.learn.homotopy import _path as paths
-from jaxseq.learn.homotopy._flat import flat_of
-from jaxseq.learn.homotopy._krylov import gmres_and_rest
-from jaxseq.learn.homotopy._path import _with_row
-from jaxseq.learn.homotopy._problem import flat_map
+from jaxseq.homotopy import Problem, Structure
+from jaxseq.homotopy import _path as paths
+from jaxseq.homotopy import _problem as flats
+from jaxseq.homotopy._linear import gmres_and_rest
+from jaxseq.homotopy._path import _with_row
+from jaxseq.homotopy._problem import flat_map, flat_of
 
 
 def test_rows_that_two_paths_go_on_from_stay_as_they_were():

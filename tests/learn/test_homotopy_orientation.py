@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from jaxseq.learn.homotopy import Outcome, Problem, Settings, StepOutcome, Structure, follow_path
-from jaxseq.learn.homotopy._leading import nothing_leading, nothing_seen
-from jaxseq.learn.homotopy._orientation import expected_sign, is_crossing, sign_of, turns_back
-from jaxseq.learn.homotopy._path import NewPoint
-from jaxseq.learn.homotopy._solver import Solver
+from jaxseq.homotopy import Outcome, Problem, Settings, StepOutcome, Structure, follow_path
+from jaxseq.homotopy._follow import Solver, expected_sign, is_crossing, sign_of, turns_back
+from jaxseq.homotopy._linear import nothing_leading, nothing_seen
+from jaxseq.homotopy._path import NewPoint
 from tests.learn import test_homotopy_problems as problems
 
 WATCHED = Settings(deflated=1, eigenvalues=1)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn.homotopy import (
+from jaxseq.homotopy import (
     Jacobian,
     Outcome,
     Predictor,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxseq.learn.homotopy import Problem, Structure, freeze
+from jaxseq.homotopy import Problem, Structure, freeze
 
 # --------------------------------------------------------------------------- closed forms
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxseq.learn.homotopy import (
+from jaxseq.homotopy import (
     Outcome,
     Predictor,
     Settings,

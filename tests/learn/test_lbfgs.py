@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn._checkpoint import load_checkpoint, save_checkpoint
-from jaxseq.learn._lbfgs import Outcome, Settings, State, begin, minimise
+from jaxseq._io import load_checkpoint, save_checkpoint
+from jaxseq.crf import Outcome, Settings, State, begin_search, minimise
 from tests.learn.problems import (
     COLUMNS,
     as_vector,
@@ -108,7 +108,7 @@ def test_going_on_from_a_file_is_as_if_never_stopped(tmp_path, l1):
             save_checkpoint(tmp_path / "file", arrays, "this", numbers)
 
     whole, _ = minimise(problem, zeros(), settings, watch)
-    fresh = begin(problem, zeros(), settings)
+    fresh = begin_search(problem, zeros(), settings)
     arrays, numbers = load_checkpoint(
         tmp_path / "file", (fresh.parameters, fresh.gradient, fresh.memory), "this"
     )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn._line_search import CURVATURE, DECREASE, ROUNDING, Trial, zoom
+from jaxseq.crf._lbfgs import CURVATURE, DECREASE, ROUNDING, Trial, zoom
 
 PLACES = st.floats(0.01, 50)
 SCALES = st.floats(0.01, 100)

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn._objective import Objective
-from jaxseq.learn._parameters import Legal, Parameters, Spread, observed_places
+from jaxseq.crf import Legal, Objective, Parameters, Spread, observed_places
 from tests.learn import enumerated
 from tests.learn.enumerated import ATTRIBUTES, LABELS, draw_corpus
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn import _orthant
-from jaxseq.learn._lbfgs import Settings, _direction, _empty_memory, minimise
+from jaxseq.crf import Settings, minimise
+from jaxseq.crf import _lbfgs as _orthant
+from jaxseq.crf._lbfgs import _direction, _empty_memory
 from tests.learn.problems import (
     as_vector,
     draw_logistic,
@@ -113,7 +114,7 @@ def test_direction_is_that_of_the_dense_inverse_hessian(steps):
         left = np.eye(size) - weight * np.outer(step, change)
         inverse = left @ inverse @ left.T + weight * np.outer(step, step)
     way = inverse @ pseudo
-    found = _orthant.direction(memory, jnp.asarray(pseudo))
+    found = _orthant.orthant_direction(memory, jnp.asarray(pseudo))
     np.testing.assert_allclose(found, np.where(way * pseudo > 0, -way, 0), atol=1e-12)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn._parameters import Legal, Spread, mask_forbidden, observed_places
+from jaxseq.crf import Legal, Spread, mask_forbidden, observed_places
 
 ATTRIBUTES, LABELS = 4, 3
 PAIRS = [(0, 1), (0, 2), (2, 0), (3, 2)]

@@ -6,8 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxseq.learn._lbfgs import Outcome
-from jaxseq.learn._stochastic import StochasticSettings, descend
+from jaxseq.crf import Outcome, StochasticSettings, descend
 from tests.learn.problems import (
     COLUMNS,
     as_vector,

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn._stream_vocabulary import learn_in_passes
-from jaxseq.learn._streamed_corpus import StreamedCorpus
-from jaxseq.tagger._shard_writer import write_shards
+from jaxseq.shards import StreamedCorpus, write_shards
+from jaxseq.shards._writer import learn_in_passes
 from jaxseq.text import DictExtractor, TemplateExtractor
 
 TEMPLATES = ["word[0]", "word[-1]|word[0]", "word[0]|word[1]|word[2]"]

@@ -8,8 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from jaxseq.learn._streamed_corpus import StreamedCorpus
-from jaxseq.tagger._shard_writer import write_shards
+from jaxseq.shards import StreamedCorpus, write_shards
 from tests.learn.test_streaming import sentences_of as numbered_sentences_of
 
 SIZES = [(1, 1), (1, 2), (1, 3), (2, 1), (2, 3), (3, 2), (3, 8), (5, 5)]

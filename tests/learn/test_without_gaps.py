@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.learn._corpus import without_gaps
+from jaxseq.crf import without_gaps
 from jaxseq.text import TokenFeatures
 
 

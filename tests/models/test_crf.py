@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jaxseq
-from jaxseq import CRF
+from jaxseq.crf import CRF
 
 ATTRIBUTES, LABELS, TOKENS, PAIRS = 5, 3, 4, 2
 SEEDS = st.integers(0, 2**32 - 1)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jaxseq
-from jaxseq.models import HMM, Multinomials
+from jaxseq.hmm import HMM, Multinomials
 
 LABELS, WORDS, TOKENS = 3, 5, 4
 SEEDS = st.integers(0, 2**32 - 1)

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.models._linear import UNROLLED, empty_table, padded_labels
-from jaxseq.models._linear import spread_gradient as spread_gradient_eagerly
-from jaxseq.models._linear import sum_weights as sum_weights_eagerly
+from jaxseq.crf import padded_labels
+from jaxseq.crf._model import UNROLLED, empty_table
+from jaxseq.crf._model import spread_gradient as spread_gradient_eagerly
+from jaxseq.crf._model import sum_weights as sum_weights_eagerly
 
 sum_weights = jax.jit(sum_weights_eagerly)
 spread_gradient = jax.jit(spread_gradient_eagerly, static_argnums=3)

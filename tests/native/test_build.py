@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxseq.native import _build, why_not
+from jaxseq.native import _loader as _build
+from jaxseq.native import why_not
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import jaxseq
 from jaxseq.native import call_native, has_native, is_worthwhile, why_not
-from jaxseq.verify._oracle import Enumeration
+from jaxseq.verify import Enumeration
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=f"no native kernels: {why_not()}")
 

@@ -13,12 +13,11 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jaxseq.constraints import AtMostOnce, Penalised, StartsWith, Tokens, WordsImply
-from jaxseq.learn import EMOperator, _em, em, word_corpus
-from jaxseq.models import HMM
-from jaxseq.scale import join_processes, leave_processes, make_mesh
-from jaxseq.tagger import CoDL, HMMTagger, _hmm_search
-from jaxseq.tagger._codl_hmm import HMMLearner
+from jaxseq.constraints import AtMostOnce, CoDL, Penalised, StartsWith, Tokens, WordsImply
+from jaxseq.constraints._codl import HMMLearner
+from jaxseq.hmm import HMM, EMOperator, HMMTagger, _em, em, word_corpus
+from jaxseq.hmm import _search as _hmm_search
+from jaxseq.parallel import join_processes, leave_processes, make_mesh
 from tests.scale import problems
 from tests.scale.in_processes import as_lists, draw_em, said
 

@@ -13,12 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxseq.learn import EMOperator, Objective, _mesh_checkpoint, expected_counts, word_corpus
-from jaxseq.learn._mesh_objective import MeshObjective
-from jaxseq.models import Multinomials
-from jaxseq.scale import OtherProcessError, join_processes, leave_processes, make_mesh
-from jaxseq.scale._errors import in_words
-from jaxseq.tagger import CoDL, CRFTagger
+from jaxseq.constraints import CoDL
+from jaxseq.crf import CRFTagger, MeshObjective, Objective
+from jaxseq.crf import _resume as _mesh_checkpoint
+from jaxseq.hmm import EMOperator, Multinomials, expected_counts, word_corpus
+from jaxseq.parallel import OtherProcessError, in_words, join_processes, leave_processes, make_mesh
 from tests.limits import no_room
 from tests.scale import problems, streamed
 from tests.scale.on_mesh import draw_sentences

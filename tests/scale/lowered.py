@@ -5,19 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from jaxseq.constraints import (
-    AtMostOnce,
-    Penalised,
-    StartsWith,
-    _mesh_search,
-    bind_constraints,
-    search_corpus,
-)
-from jaxseq.learn import _mesh_objective as mesh_objective
-from jaxseq.learn import expected_counts, viterbi_counts
-from jaxseq.models import CRF, Multinomials
-from jaxseq.scale import make_mesh
-from jaxseq.tagger import _lattices, _mesh_lattices
+from jaxseq.constraints import AtMostOnce, Penalised, StartsWith, bind_constraints, search_corpus
+from jaxseq.constraints import _search as _mesh_search
+from jaxseq.crf import CRF
+from jaxseq.crf import _mesh_objective as mesh_objective
+from jaxseq.hmm import Multinomials, expected_counts, viterbi_counts
+from jaxseq.parallel import make_mesh
+from jaxseq.taggers import _decoding as _lattices
+from jaxseq.taggers import _decoding as _mesh_lattices
 from tests.scale import problems
 
 
@@ -141,7 +136,7 @@ def of_search(mesh):
     edges = np.zeros((3, 3), np.float32)
     return wrong_when_run(
         _mesh_search,
-        "_search",
+        "_search_shard",
         3,
         lambda: search_corpus(nodes, edges, lengths, bound, x, k=2, method="beam", mesh=mesh),
     )

@@ -18,21 +18,25 @@ import numpy as np
 from sklearn.base import clone
 
 from jaxseq.cli import main as main_of_jaxseq
-from jaxseq.constraints import AtMostOnce, Penalised, StartsWith
-from jaxseq.learn import (
-    EMOperator,
+from jaxseq.constraints import AtMostOnce, CoDL, Penalised, StartsWith
+from jaxseq.crf import (
+    CRFTagger,
     Legal,
+    MeshObjective,
     Objective,
     entropy_regularised_gradient,
     entropy_regularised_loss,
+)
+from jaxseq.hmm import (
+    EMOperator,
+    HMMTagger,
+    Multinomials,
     expected_counts,
     mean_counts,
     viterbi_counts,
 )
-from jaxseq.learn._mesh_objective import MeshObjective
-from jaxseq.models import Multinomials
-from jaxseq.scale import make_mesh
-from jaxseq.tagger import CoDL, CRFTagger, HMMTagger, load
+from jaxseq.parallel import make_mesh
+from jaxseq.taggers import load
 from tests.scale import lowered, problems, stopped, streamed
 
 CASES = {
@@ -229,7 +233,7 @@ def from_shards():
 
 def placement():
     """Weights in blocks: how much of them and of the search's memory a device holds."""
-    from jaxseq.learn import _lbfgs
+    from jaxseq.crf import _lbfgs
 
     rng = np.random.default_rng(50)
     features = problems.draw_features(rng, 9)

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxseq.learn import EncodedLabels, Spread, lay_out, make_shards, word_corpus
+from jaxseq.crf import EncodedLabels, Spread, lay_out, make_shards
+from jaxseq.hmm import word_corpus
 from jaxseq.text import TokenFeatures
 
 ATTRIBUTES, LABELS, PAIRS, WORDS = 30, 5, 4, 11

@@ -5,7 +5,7 @@ import sys
 import time
 
 from jaxseq.cli import main
-from jaxseq.learn import _lbfgs
+from jaxseq.crf import _lbfgs
 
 
 def stay(objective, state, settings):

@@ -12,12 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxseq.learn import _lbfgs, _mesh_checkpoint
-from jaxseq.learn._mesh_blocks import Blocks
-from jaxseq.learn._mesh_objective import MeshObjective
-from jaxseq.learn._parameters import Spread
-from jaxseq.scale import Peers, make_mesh
-from jaxseq.tagger import CRFTagger, _mesh_lattices
+from jaxseq.crf import Blocks, CRFTagger, MeshObjective, Spread, _lbfgs
+from jaxseq.crf import _resume as _mesh_checkpoint
+from jaxseq.parallel import Peers, make_mesh
+from jaxseq.taggers import _decoding as _mesh_lattices
 from tests.scale import problems
 
 SETTINGS = {

@@ -8,7 +8,8 @@ import shutil
 import jax
 import numpy as np
 
-from jaxseq.tagger import CRFTagger, train_from_shards, write_shards
+from jaxseq.crf import CRFTagger
+from jaxseq.shards import train_from_shards, write_shards
 
 SETTINGS = {
     "algorithm": "sgd",

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import jaxseq
+from jaxseq._io import read_about
 from jaxseq.cli import main
-from jaxseq.cli._processes import check_process_options
-from jaxseq.learn._checkpoint import read_about
-from jaxseq.tagger._codl_hmm import HMMLearner
+from jaxseq.cli._train import check_process_options
+from jaxseq.constraints._codl import HMMLearner
 from tests.scale import hmm_in_processes
 from tests.scale.hmm_in_processes import SHARED, draw_corpus, fit, told, told_of_codl
 from tests.scale.test_processes import finish, free_port, start, start_pair, write_corpus

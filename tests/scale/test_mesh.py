@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from jaxseq.scale import make_mesh
-from jaxseq.scale._mesh import check_mesh
+from jaxseq.parallel import check_mesh, make_mesh
 
 ROOT = Path(__file__).parents[2]
 # Eight devices on few cores wait for each other; the limit is for those that never come.

@@ -18,13 +18,12 @@ import pytest
 from hypothesis import given
 
 import jaxseq
+from jaxseq._io import read_about
 from jaxseq.cli import main
-from jaxseq.cli._processes import read_training
-from jaxseq.learn._checkpoint import read_about
-from jaxseq.scale import OtherProcessError, Peers, make_mesh
-from jaxseq.scale._roll_call import call_roll
-from jaxseq.scale._start import find_meeting
-from jaxseq.tagger import CRFTagger
+from jaxseq.cli._train import read_training
+from jaxseq.crf import CRFTagger
+from jaxseq.parallel import OtherProcessError, Peers, find_meeting, make_mesh
+from jaxseq.parallel._launch import call_roll
 from jaxseq.text import DictExtractor, SharedCorpus, TemplateExtractor
 from tests.scale import in_processes, streamed
 from tests.scale.on_mesh import draw_sentences
@@ -531,7 +530,7 @@ def test_a_part_without_sentences_is_one(tmp_path, monkeypatch, columns):
         Path(file).write_text(text)
     usual = {"format": "conll", "columns": columns, "delimiter": None, "scheme_to": None}
     options = Namespace(**usual, scheme=None, files=files)
-    monkeypatch.setattr("jaxseq.scale.all_peers", lambda: Peers(0, 2, lambda message: [message]))
+    monkeypatch.setattr("jaxseq.parallel.all_peers", lambda: Peers(0, 2, lambda message: [message]))
 
     def work(peers):
         corpus, numbers = read_training(options.files, options, peers)

@@ -6,9 +6,8 @@ import time
 
 import pytest
 
-from jaxseq.scale import _start
-from jaxseq.scale._roll_call import call_roll
-from jaxseq.scale._watch import HERE
+from jaxseq.parallel import _launch as _start
+from jaxseq.parallel._launch import HERE, call_roll
 from tests.scale.test_processes import free_port, in_threads, roll
 
 

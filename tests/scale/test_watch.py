@@ -4,8 +4,8 @@ import socket
 import threading
 import time
 
-from jaxseq.scale import _watch
-from jaxseq.scale._watch import HERE, MISSING, Watch
+from jaxseq.parallel import _launch as _watch
+from jaxseq.parallel._launch import HERE, MISSING, Watch
 
 
 class Watched:

@@ -1,6 +1,6 @@
 """A tiny corpus, and how the tests train on it."""
 
-from jaxseq.tagger import HMMTagger
+from jaxseq.hmm import HMMTagger
 
 LABELS, WORDS = "ABC", "uvwx"
 X = [list("uvw"), list("vx"), ["u"], list("xwuv"), list("wv")]

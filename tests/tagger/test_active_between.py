@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.learn.active import Answer, Tokens
-from jaxseq.tagger._active_folder import JOURNAL, SETTINGS
-from jaxseq.tagger._active_round import train_round
+from jaxseq.active import Answer, Tokens
+from jaxseq.active._journal import JOURNAL, SETTINGS
+from jaxseq.active._learner import train_round
 from tests.tagger.toys import LABELS, toy_corpus, words_of
 
 DICTS, Y = toy_corpus(5, sentences=30)
@@ -143,7 +143,7 @@ def test_kappa_of_a_training_that_went_on_is_that_with_the_round_before():
     answer(learner)
     record = learner.train().history_[-1]
     assert len(learner.history_) == 2  # one training, of two parts
-    found = jaxseq.learn.active.agreement(before, learner.look().labels)
+    found = jaxseq.active.agreement(before, learner.look().labels)
     assert learner.status().kappa == record["kappa"] == found
     assert record["start"] == "warm"
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.learn.active import Answer, Sequences, Tokens
-from jaxseq.tagger._active_labels import check_new_labels, with_labels
+from jaxseq.active import Answer, Sequences, Tokens
+from jaxseq.active._journal import check_new_labels, with_labels
 from tests.tagger.toys import LABELS, toy_corpus, words_of
 
 DICTS, Y = toy_corpus(5, sentences=30)

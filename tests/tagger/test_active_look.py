@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.learn.active import Sequences, Spans, Tokens
-from jaxseq.tagger._active_look import PoolView
+from jaxseq.active import Sequences, Spans, Tokens
+from jaxseq.active._pool import PoolView
 from tests.tagger.toys import LABELS, log_sum, path_scores, toy_corpus, words_of
 
 X, Y = toy_corpus(3, sentences=10)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.learn._lbfgs import Settings
-from jaxseq.learn.active import Answer, Groups, Query, Sequences, Spans, Tokens
-from jaxseq.tagger._active_round import train_round
-from jaxseq.tagger._active_train import warm_settings
+from jaxseq.active import Answer, Groups, Query, Sequences, Spans, Tokens
+from jaxseq.active._learner import train_round
+from jaxseq.active._pool import warm_settings
+from jaxseq.crf import Settings
 from tests.tagger.toys import LABELS, negative_log_likelihood, squares, toy_corpus, words_of
 
 DICTS, Y = toy_corpus(5, sentences=30)
@@ -195,7 +195,7 @@ def test_a_worse_warm_start_is_replaced():
     assert learner.recheck()
     assert learner.tagger_.loss_ < poor * (1 - 1e-3)
     assert learner.status().round == 2
-    again = jaxseq.learn.active.agreement(labels, learner.look().labels)
+    again = jaxseq.active.agreement(labels, learner.look().labels)
     assert learner.status().kappa == again
 
 

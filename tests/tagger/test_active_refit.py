@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.learn.active import Answer, Sequences, Tokens
-from jaxseq.tagger import _active_round
+from jaxseq.active import Answer, Sequences, Tokens
+from jaxseq.active import _learner as _active_round
 from tests.tagger.toys import LABELS, toy_corpus, words_of
 
 DICTS, Y = toy_corpus(7, sentences=24)

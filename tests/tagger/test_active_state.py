@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.learn.active import Answer, Sequences, Spans, Tokens
-from jaxseq.tagger import _active_folder, _store
-from jaxseq.tagger._active_folder import JOURNAL, NEXT, SETTINGS, StateFolder
+from jaxseq.active import Answer, Sequences, Spans, Tokens
+from jaxseq.active import _journal as _active_folder
+from jaxseq.active._journal import JOURNAL, NEXT, SETTINGS, StateFolder
+from jaxseq.taggers import _store
 from tests.tagger.toys import LABELS, toy_corpus, words_of
 
 DICTS, Y = toy_corpus(5, sentences=30)

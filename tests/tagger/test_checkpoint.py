@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 
 import jaxseq
-from jaxseq.learn import Spread
-from jaxseq.learn._checkpoint import read_about
-from jaxseq.learn._mesh_blocks import Blocks
-from jaxseq.tagger import _fit, _resume
+from jaxseq._io import read_about
+from jaxseq.crf import Blocks, Spread, _resume
+from jaxseq.crf import _search as _fit
 from tests.tagger.toys import toy_corpus
 
 X, Y = toy_corpus(0)

@@ -11,8 +11,7 @@ from sklearn.base import clone
 
 import jaxseq
 from jaxseq.constraints import AtMostOnce, Penalised, StartsWith, Tokens, WordsImply
-from jaxseq.learn import Smoothing, expected_counts, word_corpus
-from jaxseq.models import HMM
+from jaxseq.hmm import HMM, Smoothing, expected_counts, word_corpus
 from tests.tagger.hmm_toys import MORE, X, Y, saved_bytes, tagger
 
 OPTIONS = {"cores": 1, "progress": False, "max_iterations": 20, "dtype": "float64"}

@@ -10,9 +10,8 @@ from sklearn.exceptions import NotFittedError
 
 import jaxseq
 from jaxseq.constraints import AtMostOnce, MustAppear, Penalised, StartsWith, bind_constraints
-from jaxseq.tagger import ConstraintWarning
-from jaxseq.tagger._codl_crf import CRFLearner
-from jaxseq.tagger._codl_hmm import HMMLearner
+from jaxseq.constraints._codl import CRFLearner, HMMLearner
+from jaxseq.taggers import ConstraintWarning
 from tests.tagger.hmm_toys import X, Y, saved_bytes, tagger
 from tests.tagger.test_codl import CONSTRAINTS, U, codl, crf_tagger, learnt
 

@@ -22,7 +22,7 @@ from jaxseq.constraints import (
     WordsImply,
     bind_constraints,
 )
-from jaxseq.tagger import ConstraintWarning
+from jaxseq.taggers import ConstraintWarning
 from jaxseq.text import Templates
 from tests.tagger.hmm_toys import MORE, WORDS, X, Y, tagger
 from tests.tagger.toys import log_sum, path_scores
@@ -195,7 +195,7 @@ def test_attributes_of_pairs_count(of_pairs, words):
 
 def test_groups_of_sentences_are_as_all_at_once(of_pairs, monkeypatch):
     wanted = of_pairs.predict_k_best(X + MORE + [[]], 4, constraints=rules())
-    monkeypatch.setattr("jaxseq.tagger._constrained.MOST_NUMBERS", 4 * 9)
+    monkeypatch.setattr("jaxseq.taggers._decoding.MOST_NUMBERS", 4 * 9)
     assert of_pairs.predict_k_best(X + MORE + [[]], 4, constraints=rules()) == wanted
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from jaxseq.tagger import HMMTagger
+from jaxseq.hmm import HMMTagger
 from tests.tagger.hmm_toys import X, Y, tagger
 
 pytestmark = pytest.mark.usefixtures("unchecked")

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jaxseq.tagger import _hmm_search, sweep_weights
+from jaxseq.hmm import _search as _hmm_search
+from jaxseq.hmm import sweep_weights
 from tests.tagger.hmm_toys import MORE, X, Y, saved_bytes, tagger
 from tests.tagger.plain_hmm import assert_same_model, counted, em_step
 

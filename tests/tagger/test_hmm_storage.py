@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load as from_bytes
 
 import jaxseq
-from jaxseq.tagger import HMMTagger
+from jaxseq.hmm import HMMTagger
 from tests.tagger.hmm_toys import MORE, X, Y, tagger
 from tests.tagger.test_storage import contents, resign
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
 
-from jaxseq.tagger import SelfTraining
+from jaxseq.taggers import SelfTraining
 from jaxseq.text import Sentence
 from tests.tagger.hmm_toys import LABELS, MORE, WORDS, X, Y, saved_bytes, tagger
 from tests.tagger.plain_hmm import SMOOTHING, assert_same_model, counted, em_step, smoothed

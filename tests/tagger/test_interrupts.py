@@ -8,9 +8,8 @@ import threading
 import pytest
 
 import jaxseq
-from jaxseq.learn import _lbfgs
-from jaxseq.learn._interrupts import interrupts_deferred
-from jaxseq.tagger._resume import Keeper
+from jaxseq._runtime import interrupts_deferred
+from jaxseq.crf import Keeper, _lbfgs
 
 X = [["a", "b", "a"], ["b", "c"], ["c", "a", "b", "b"]]
 Y = [["P", "Q", "P"], ["Q", "R"], ["R", "P", "Q", "Q"]]

@@ -168,7 +168,7 @@ def test_warm_start_carries_what_both_have_and_nothing_else(fitted):
     rename = {"A": "Z", "B": "B", "C": "C"}
     y = [[rename[label] for label in labels] for labels in Y]
     x = [[{"new": 1.0, **token} for token in sentence] for sentence in X]
-    from jaxseq.tagger._warm_start import carry_over
+    from jaxseq.crf import carry_over
 
     target = tagger(max_iterations=1).fit(x, y)
     carried = carry_over(fitted, target.extractor_, target.classes_.tolist())
@@ -374,7 +374,7 @@ def test_l1_gives_zeros_and_more_of_them_when_stronger():
 
 
 def test_interrupting_keeps_the_best_model_so_far(monkeypatch):
-    from jaxseq.learn import _lbfgs
+    from jaxseq.crf import _lbfgs
 
     real, calls = _lbfgs.iterate, []
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jaxseq
-from jaxseq.tagger._notes import Notes, fresh, settings_of, text_of
+from jaxseq.taggers import Notes, fresh, settings_of, text_of
 from jaxseq.text import Sentence, Templates
 
 JSON = st.recursive(

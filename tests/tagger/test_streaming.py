@@ -7,17 +7,20 @@ import numpy as np
 import optax
 import pytest
 
-from jaxseq import CRFTagger
-from jaxseq.learn import entropy_regularised_gradient
-from jaxseq.learn._corpus import EncodedLabels, ShardMaker, lay_out
-from jaxseq.learn._streamed_corpus import StreamedCorpus
-from jaxseq.tagger import _streaming_weights
-from jaxseq.tagger._plan import plan_of
-from jaxseq.tagger._problem import Problem, make_spread
-from jaxseq.tagger._shard_writer import write_shards
-from jaxseq.tagger._streaming import train_from_shards
-from jaxseq.tagger._streaming_weights import spread_of_shards
-from jaxseq.tagger._together import Together
+from jaxseq.crf import (
+    CRFTagger,
+    EncodedLabels,
+    Problem,
+    ShardMaker,
+    entropy_regularised_gradient,
+    lay_out,
+    make_spread,
+    plan_of,
+)
+from jaxseq.shards import StreamedCorpus, train_from_shards, write_shards
+from jaxseq.shards import _training as _streaming_weights
+from jaxseq.shards._training import spread_of_shards
+from jaxseq.taggers import Together
 from jaxseq.text import TemplateExtractor, TokenFeatures
 
 TEMPLATES = ["word[0]", "word[-1]"]
@@ -151,7 +154,7 @@ def test_streamed_training_is_in_memory_training_in_the_same_order(folder, algor
 @pytest.mark.parametrize("frequent", [2, 10])
 def test_weights_that_are_learnt_are_those_of_the_whole(folder, weights, frequent, monkeypatch):
     monkeypatch.setattr(_streaming_weights, "DENSE_FROM", frequent)
-    monkeypatch.setattr("jaxseq.tagger._problem.DENSE_FROM", frequent)
+    monkeypatch.setattr("jaxseq.crf._problem.DENSE_FROM", frequent)
     corpus = StreamedCorpus(folder)
     plan = plan_of(tagger_of(weights=weights))
     found = spread_of_shards(corpus, plan, True, None, Together.alone())

@@ -10,9 +10,8 @@ import pytest
 from sklearn.base import clone
 
 import jaxseq
-from jaxseq.learn import EncodedLabels, lay_out
-from jaxseq.learn._corpus import ShardMaker
-from jaxseq.tagger import _fit
+from jaxseq.crf import EncodedLabels, ShardMaker, lay_out
+from jaxseq.crf import _search as _fit
 from jaxseq.text import DictExtractor
 from tests.tagger.semi_toys import (
     L2,

@@ -10,9 +10,9 @@ from typing import Any
 import optax
 import pytest
 
-from jaxseq.learn._checkpoint import read_about
-from jaxseq.learn._objective import Objective
-from jaxseq.tagger import _fit, _resume
+from jaxseq._io import read_about
+from jaxseq.crf import Objective, _resume
+from jaxseq.crf import _search as _fit
 from tests.tagger.semi_toys import (
     MANY,
     ONE_ROW,
@@ -109,7 +109,7 @@ def press_after(monkeypatch):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def press(iteration: int, error: type[BaseException] | None = None) -> None:
-        ordinary = _fit._Watching
+        ordinary = _fit.Watching
 
         def watching(tick, pressed):
             def ticking(done, value):
@@ -121,7 +121,7 @@ def press_after(monkeypatch):
 
             return ordinary(ticking, pressed)
 
-        monkeypatch.setattr(_fit, "_Watching", watching)
+        monkeypatch.setattr(_fit, "Watching", watching)
 
     yield press
     signal.signal(signal.SIGINT, before)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxseq.text import TemplateExtractor, Templates, read_templates
-from jaxseq.text._template import Atom
+from jaxseq.text._templates import Atom
 
 EXAMPLE = """# Unigram
 U00:%x[-2,0]

@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.text import (
-    IllegalTagError,
-    convert_tags,
-    detect_scheme,
-    legal_transitions,
-    tag_spans,
-)
+from jaxseq.text import IllegalTagError, convert_tags, detect_scheme, legal_transitions, tag_spans
 
 SCHEMES = ("IOB1", "IOB2", "IOBES", "BILOU")
 LETTERS = {"IOB1": "BI", "IOB2": "BI", "IOBES": "BIES", "BILOU": "BILU"}

@@ -16,8 +16,7 @@ from jaxseq.text import (
     parse_template,
     read_templates,
 )
-from jaxseq.text._template import Atom
-from jaxseq.text._template_functions import Call, compose
+from jaxseq.text._templates import Atom, Call, compose
 
 
 def test_an_atom_is_a_column_and_an_offset():

@@ -10,9 +10,9 @@ import pytest
 import jaxseq.verify
 from jaxseq.cli import main
 from jaxseq.verify import MutationReport, Report
-from jaxseq.verify._errors import Error
-from jaxseq.verify._mutate import Verdict
-from jaxseq.verify._report import make_row
+from jaxseq.verify._cases import Error
+from jaxseq.verify._check import make_row
+from jaxseq.verify._mutants import Verdict
 
 SMALL = ["verify", "--quick", "--shapes", "2x2", "--dtypes", "float64"]
 

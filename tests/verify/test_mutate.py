@@ -10,14 +10,14 @@ import jaxseq
 from jaxseq.native import why_not
 from jaxseq.verify import MUTANTS as TABLE
 from jaxseq.verify import mutate
-from jaxseq.verify._copies import library_copy, replace_in_function
+from jaxseq.verify._mutants import library_copy, replace_in_function
 
 # Swapping the terms of a sum is no mistake, and must not be reported as caught.
 MUTANTS = [m for m in TABLE if m.method != "native" or why_not("float64") is None]
 """Those that can be tried here: some are in C++."""
 
 HARMLESS = replace(
-    MUTANTS[0], module="chain._entropy", function="lattices_from_marginals",
+    MUTANTS[0], module="lattice._entropy", function="lattices_from_marginals",
     before="backward, forward", after="(backward), (forward)",
 )  # fmt: skip
 
@@ -63,7 +63,7 @@ def test_harmless_change_survives(everything):
         ({"before": "no such snippet"}, "out of date: .* exactly once, found it 0 times"),
         ({"before": "edge_marginals"}, r"exactly once, found it \d+ times"),
         ({"function": "no_such_function"}, "out of date: .* has no function no_such_function"),
-        ({"module": "chain._nothing"}, "out of date: there is no module jaxseq.chain._nothing"),
+        ({"module": "lattice._nothing"}, "out of date: there is no module jaxseq.lattice._nothing"),
         ({"after": "("}, "is not Python"),
     ],
 )
@@ -74,16 +74,16 @@ def test_outdated_table_is_refused(changes, message):
 
 def test_derivative_rules_are_found_by_their_decorator():
     source = replace_in_function(
-        "jaxseq.chain._entropy", "row_entropy.defjvp", "jnp.sum(by_node", "jnp.prod(by_node"
+        "jaxseq.lattice._entropy", "row_entropy.defjvp", "jnp.sum(by_node", "jnp.prod(by_node"
     )
     assert source.count("jnp.prod(by_node") == 1
 
 
 def test_copy_is_separate_and_goes_away():
     source = replace_in_function(
-        "jaxseq.chain._chain", "check_path", "expected integers", "EXPECTED INTEGERS"
+        "jaxseq.lattice._chain", "check_path", "expected integers", "EXPECTED INTEGERS"
     )
-    with library_copy({"jaxseq.chain._chain": source}) as library:
+    with library_copy({"jaxseq.lattice._chain": source}) as library:
         assert library.Chain is not jaxseq.Chain
         chain = library.Chain(np.array([[0.0, 1.0]]), np.zeros((2, 2)))
         with pytest.raises(ValueError, match="EXPECTED"):

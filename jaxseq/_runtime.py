@@ -1,0 +1,158 @@
+"""The other cores of a CPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+import jax
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on, of those that the machine has.
+
+    Example:
+        >>> 1 <= usable_cores() <= os.cpu_count()
+        True
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def map_on_cores(fn: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """``[fn(item) for item in items]``, all at the same time, a thread each.
+
+    XLA runs one compiled loop on one core of a CPU, and programs started from one thread one
+    after another; programs started from different threads run side by side. So a corpus cut into
+    as many batches as there are cores is done in a fraction of the time. On an accelerator, whose
+    one program fills the device, the items are only handed over in order.
+
+    Args:
+        fn: a function of one item that calls jitted functions; must be safe to call from
+            several threads, as pure functions are.
+        items: as many as there are cores to use; the same shapes mean one compilation.
+
+    Returns:
+        The results in the order of the items, ready (not pending).
+
+    Example:
+        >>> import jax.numpy as jnp, jaxseq
+        >>> halves = [jaxseq.PaddedBatch(jnp.zeros((2, 3, 4)), jnp.zeros((4, 4))) for _ in range(2)]
+        >>> found = jaxseq.map_on_cores(jaxseq.batch_marginals, halves)
+        >>> [marginals.nodes.shape for marginals in found]
+        [(2, 3, 4), (2, 3, 4)]
+    """
+    items = list(items)
+    double = jax.dtypes.canonicalize_dtype("float64") == "float64"
+
+    def finish(item: Item) -> Result:
+        # Settings made by a `with` block hold for the thread that made them.
+        with jax.enable_x64(double):
+            return jax.block_until_ready(fn(item))
+
+    if len(items) < 2 or jax.default_backend() != "cpu":
+        return jax.block_until_ready([fn(item) for item in items])
+    # The first item is for this thread, which has nothing else to do.
+    with ThreadPoolExecutor(len(items) - 1, thread_name_prefix="jaxseq") as pool:
+        others = pool.map(finish, items[1:])
+        return [finish(items[0]), *others]
+
+
+# -------------------------------------------------------------------------------------------------
+# Ctrl-C that waits for a good moment.
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[Callable[[], bool]]:
+    """Within it, the first Ctrl-C is only noted, and the second one interrupts at once.
+
+    So that a search can finish its iteration, and be gone on from exactly. Does nothing in other
+    threads than the main one, nor where a program handles Ctrl-C in a way of its own.
+
+    Yields:
+        A function that says whether Ctrl-C was pressed.
+
+    Example:
+        >>> with interrupts_deferred() as pressed:
+        ...     signal.raise_signal(signal.SIGINT)
+        ...     pressed()
+        True
+    """
+    before = signal.getsignal(signal.SIGINT)
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or before is not signal.default_int_handler:
+        yield lambda: False
+        return
+    noted = False
+
+    def note(number, frame) -> None:
+        nonlocal noted
+        if noted:
+            raise KeyboardInterrupt
+        noted = True
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: noted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# -------------------------------------------------------------------------------------------------
+# A progress bar for long searches; silent when nobody watches.
+
+
+class Tick(Protocol):
+    """Called once an iteration, with the value there."""
+
+    def __call__(self, done: int, value: float) -> None: ...
+
+
+@contextmanager
+def progress_bar(
+    name: str, total: int, wanted: bool | None = None, value_name: str = "loss"
+) -> Iterator[Tick]:
+    """A bar with a value, such as the loss, and the time that is left, on standard error.
+
+    Args:
+        name: what is going on.
+        total: iterations at most.
+        wanted: None shows it when standard error is a terminal.
+        value_name: what the value is.
+
+    Example:
+        >>> with progress_bar("training", 10, wanted=False) as tick:
+        ...     tick(1, 0.5)
+    """
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield lambda done, value: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[value_name]} {task.fields[value]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=total, value_name=value_name, value="…")
+        yield lambda done, value: bar.update(task, completed=done, value=f"{value:.6g}")

@@ -1,0 +1,464 @@
+"""The estimator."""
+
+from __future__ import annotations
+
+import numbers
+import os
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from jax.sharding import Mesh
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from jaxseq.crf._data import EntropyGradient
+from jaxseq.crf._model import CRF
+from jaxseq.crf._parameters import Parameters, Spread, WeightSet
+from jaxseq.crf._problem import (
+    Data,
+    EncodingSettings,
+    EntropyTerm,
+    Schedule,
+    Vocabulary,
+    check_unlabelled,
+    check_vocabulary,
+    plan_of,
+    prepare,
+)
+from jaxseq.crf._search import search
+from jaxseq.parallel import in_host_memory, mesh_peers
+from jaxseq.taggers import (
+    Label,
+    Scored,
+    Together,
+    best_labels,
+    best_under,
+    check_alike,
+    check_number,
+    check_possible,
+    check_sentences,
+    costly,
+    k_best_paths,
+    k_best_under,
+    node_marginals,
+    split_by_sentence,
+    token_score,
+)
+from jaxseq.text import DictExtractor, FeatureExtractor, TemplateExtractor, Templates, TokenFeatures
+
+# -------------------------------------------------------------------------------------------------
+# The weights of one tagger in the places of another.
+
+
+if TYPE_CHECKING:
+    pass
+
+
+def carry_over(old: CRFTagger, extractor: FeatureExtractor, classes: list[str]) -> CRF:
+    """A model for new attributes and labels, with the old weights where names agree, else 0."""
+    old_classes = old.classes_.tolist()
+    shared = [label for label in classes if label in old_classes]
+    new_labels = np.array([classes.index(label) for label in shared], np.int64)
+    old_labels = np.array([old_classes.index(label) for label in shared], np.int64)
+    s, model = len(classes), old.model_
+    dtype = np.asarray(model.transitions).dtype
+
+    def carry(old_names, new_names, old_values, shape):
+        place = {name: index for index, name in enumerate(old_names)}
+        pairs = [(new, place[name]) for new, name in enumerate(new_names) if name in place]
+        values = np.zeros((len(new_names), *shape), dtype)
+        if pairs:
+            new_rows, old_rows = (np.array(rows) for rows in zip(*pairs))
+            block = np.asarray(old_values)[old_rows]
+            for axis in range(1, block.ndim):
+                block = np.take(block, old_labels, axis)
+            values[np.ix_(new_rows, *[new_labels] * len(shape))] = block
+        return values
+
+    def among_labels(scores):
+        found = np.zeros([s] * np.ndim(scores), dtype)
+        block = np.asarray(scores)[np.ix_(*[old_labels] * np.ndim(scores))]
+        found[np.ix_(*[new_labels] * np.ndim(scores))] = np.where(np.isneginf(block), 0, block)
+        return found
+
+    weights = carry(
+        old.extractor_.attribute_names(), extractor.attribute_names(), model.weights, (s,)
+    )
+    pairs = None
+    if extractor.edge_attribute_count:
+        old_values = np.zeros((0, len(old_classes), len(old_classes)), dtype)
+        old_values = old_values if model.edge_weights is None else model.edge_weights
+        names = old.extractor_.edge_attribute_names() if model.edge_weights is not None else []
+        pairs = carry(names, extractor.edge_attribute_names(), old_values, (s, s))
+    transitions, start, stop = (
+        among_labels(array) for array in (model.transitions, model.start, model.stop)
+    )
+    return CRF(weights, transitions, start, stop, pairs)
+
+
+class CRFTagger(BaseEstimator):
+    r"""A linear-chain conditional random field for tagging, with scikit-learn's interface.
+
+    Minimises the negative log-likelihood of the labels plus
+    :math:`\mathtt{l1} \|w\|_1 + \mathtt{l2} \|w\|^2 / 2`. (CRFsuite's c2 is half of this l2.) With
+    unlabelled sentences, γ times the entropy of the model on them is added; see `fit`.
+
+    Args:
+        templates: how sentences become attributes: a `jaxseq.text.Templates`, a list of template
+            strings, or None when sentences come with their attributes (see `fit`).
+        l1, l2: strength of the penalties.
+        max_iterations: of L-BFGS, at most.
+        seed: of the order of mini-batches. L-BFGS draws no random numbers.
+        weights: which pairs of attribute and label have a weight: ``"observed"``, those that occur
+            together in the training data (as in CRFsuite: fast, small); ``"dense"``, all of them;
+            ``"mixed"``, all for attributes on ten tokens and more, the observed for rarer ones
+            (nearly as fast as observed, as accurate as dense); ``"tied"``, all, with labels of
+            one type (``B-NP``, ``I-NP``) sharing theirs.
+        cutoff: attributes that occur fewer times are ignored.
+        scheme: ``"IOB2"``, ``"IOBES"``, …: forbid label sequences that it does not allow, in
+            training and in prediction. None forbids nothing.
+        algorithm: ``"lbfgs"``; or ``"adamw"`` and ``"sgd"`` by mini-batches, of which only one at
+            a time is on the device.
+        epochs, batch_size, learning_rate: of the mini-batch algorithms; about so many sentences in
+            a batch; None takes a rate that suits the algorithm. Rates are for the loss of an
+            average labelled sentence: with many times as many unlabelled ones, SGD may need less.
+        tolerance: stop when ten iterations improve the objective by less than this part of it.
+        memory_size: steps that L-BFGS remembers.
+        cores: threads to train with; None takes all. The sum over sentences is in another order
+            with another number, so that the last digits of the weights depend on it.
+        progress: show a progress bar; None shows it on a terminal.
+        checkpoint: a file to keep the unfinished search in, every `checkpoint_every` iterations (or
+            every epoch), and when it ends early. If the file is there when `fit` starts, the search
+            goes on from it, with the same result as if it had never stopped. It is removed when
+            the search is over. Weights in blocks (see `fit`) are in files beside it, whose names
+            begin with its own; the search may go on in other blocks and processes, or in none.
+        dtype: ``"float32"``, or ``"float64"`` where JAX has 64-bit numbers switched on.
+
+    Attributes:
+        classes_: the labels, sorted. model_: the `jaxseq.CRF`. extractor_: the features.
+        loss_: the objective reached (by mini-batches: the loss summed over the last epoch, without
+        penalties). n_iter_, n_evaluations_: iterations, and passes over the data, those of the
+        supervised start included.
+        outcome_: why the search ended, in words. seconds_: where the time of `fit` went.
+
+    Example:
+        >>> import jaxseq
+        >>> tagger = jaxseq.CRFTagger(templates=["word[0]", "word[-1]"])
+        >>> X = [["the", "dog", "barks"], ["a", "cat"]]
+        >>> y = [["D", "N", "V"], ["D", "N"]]
+        >>> tagger.fit(X, y).predict([["a", "dog", "barks"]])
+        [['D', 'N', 'V']]
+
+    References:
+        Lafferty, McCallum & Pereira 2001; Tsuboi et al. 2008 for partial labels; Andrew & Gao 2007
+        for l1; Jiao et al. 2006 and Mann & McCallum 2007 for unlabelled sentences.
+    """
+
+    def __init__(
+        self,
+        templates: Templates | Sequence[str] | None = None,
+        *,
+        l1: float = 0.0,
+        l2: float = 1.0,
+        max_iterations: int = 500,
+        seed: int = 0,
+        weights: WeightSet = "mixed",
+        cutoff: int = 1,
+        scheme: str | None = None,
+        algorithm: Literal["lbfgs", "adamw", "sgd"] = "lbfgs",
+        epochs: int = 20,
+        batch_size: int = 64,
+        learning_rate: float | None = None,
+        tolerance: float = 1e-5,
+        memory_size: int = 6,
+        cores: int | None = None,
+        progress: bool | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 25,
+        dtype: Literal["float32", "float64"] = "float32",
+    ):
+        self.templates = templates
+        self.l1 = l1
+        self.l2 = l2
+        self.max_iterations = max_iterations
+        self.seed = seed
+        self.weights = weights
+        self.cutoff = cutoff
+        self.scheme = scheme
+        self.algorithm = algorithm
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.tolerance = tolerance
+        self.memory_size = memory_size
+        self.cores = cores
+        self.progress = progress
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.dtype = dtype
+
+    # ------------------------------------------------------------------------------ training
+
+    def fit(
+        self,
+        X: Iterable[Any],
+        y: Sequence[Sequence[Label]],
+        *,
+        unlabelled: Iterable[Any] | None = None,
+        entropy_weight: float | Schedule = 1.0,
+        entropy_gradient: EntropyGradient = "mann",
+        vocabulary: Vocabulary = "all",
+        sample_weight: Sequence[float] | None = None,
+        warm_start_from: CRFTagger | None = None,
+        mesh: Mesh | None = None,
+        sentence_numbers: Sequence[int] | None = None,
+    ) -> CRFTagger:
+        r"""Train.
+
+        With unlabelled sentences U, the objective to be maximised is that of Jiao et al.,
+
+        .. math:: \sum_{(x, y)} \log p(y|x) - U(w)
+                  + \gamma \sum_{x \in U} \sum_y p(y|x) \log p(y|x):
+
+        of the models that explain the labels, those are preferred that are sure of the rest. It is
+        not concave; the search starts from the optimum without U.
+
+        Args:
+            X: sentences. With templates: `jaxseq.text.Sentence`, mappings from column to strings,
+                or lists of words. Without: lists of tokens, each a dict or list of features, as
+                for sklearn-crfsuite.
+            y: for every sentence its labels; one may be a set of possible labels, or None.
+            unlabelled: more sentences, of which no labels are known. One that `scheme` gives no
+                labelling at all adds nothing.
+            entropy_weight: γ, 0 or more (0 trains as if there were no unlabelled sentences, to the
+                bit); or a schedule from the number of steps done to γ, as optax has them. L-BFGS
+                looks at it every ten iterations, the mini-batch algorithms at every step.
+            entropy_gradient: the derivation of the entropy's gradient: ``"mann"`` in O(ns²),
+                ``"jiao"`` in O(n²s³), or ``"autodiff"``. All give the same model.
+            vocabulary: where attributes are taken from (and counted, for `cutoff`): ``"all"``
+                sentences, or the ``"labelled"`` ones alone. Those that no labelled sentence has
+                get weights only if `weights` is ``"dense"`` or ``"tied"``: the others are for
+                what occurs with labels.
+            sample_weight: how much each sentence of X counts, 0 or more.
+            warm_start_from: a trained tagger whose weights to begin with, for the attributes and
+                labels that it shares with the new data; with unlabelled sentences, in place of the
+                supervised optimum.
+            mesh: devices to share the sentences out to, of `jaxseq.parallel.make_mesh`: its axis
+                ``"data"`` in place of `cores`, and along ``"model"`` (with dense weights) blocks of
+                the weights. For L-BFGS. Where it spans several processes, X, y and `unlabelled` are
+                the part of this one, which may be empty; all call `fit` together, and all get the
+                model, equal to that of one process up to rounding.
+            sentence_numbers: with several processes, the place of each of X in the whole corpus, by
+                which attributes are numbered; None where sentences were dealt out by turns.
+
+        Returns:
+            The tagger itself. After Ctrl-C it holds the model of the iteration that was then under
+            way; a second Ctrl-C does not wait for that.
+
+        Example:
+            >>> import jaxseq
+            >>> tagger = jaxseq.CRFTagger(templates=["word[0]", "word[-1]"])
+            >>> X, y = [["the", "dog", "barks"]], [["D", "N", "V"]]
+            >>> tagger.fit(X, y, unlabelled=[["the", "cat", "barks"]], entropy_weight=0.5)
+            CRFTagger(templates=['word[0]', 'word[-1]'])
+        """
+        began = time.perf_counter()
+        given = {"unlabelled": unlabelled, "warm_start_from": warm_start_from}
+        given["sentence_numbers"] = sentence_numbers
+        peers = mesh_peers(mesh)
+        with peers.guard():
+            plan, term = plan_of(self, mesh), EntropyTerm.of(entropy_weight, entropy_gradient)
+            check_vocabulary(vocabulary)
+            check_alike(self, plan, term, vocabulary, given, peers)
+            if unlabelled is not None:
+                unlabelled = check_unlabelled(unlabelled)
+            others = None if term.absent else unlabelled
+            together = Together.of(plan.mesh, sentence_numbers)
+            transitions = not isinstance(self.templates, Templates) or self.templates.transitions
+            problem, spread, extractor, taken = prepare(
+                Data(X, y, others, vocabulary, sample_weight),
+                EncodingSettings(self._new_extractor, self.scheme, transitions),
+                plan,
+                together,
+            )
+            classes = problem.classes
+            # Weights in blocks may be more than a device holds: elsewhere they are the host's.
+            in_blocks = plan.mesh is not None and plan.mesh.devices.shape[1] > 1
+            with in_host_memory(in_blocks):
+                start = self._start(warm_start_from, spread, extractor, classes)
+        found = search(problem, plan, start, spread, term)
+        with in_host_memory(in_blocks):
+            self._take(spread.model(found.parameters, problem.legal), classes, extractor)
+        self.loss_, self.outcome_ = found.loss, found.outcome.value
+        self.n_iter_, self.n_evaluations_ = found.iterations, found.evaluations
+        self.seconds_ = {"features": taken, **found.seconds, "all": time.perf_counter() - began}
+        return self
+
+    @staticmethod
+    def _start(
+        older: CRFTagger | None, spread: Spread, extractor: FeatureExtractor, classes: list[str]
+    ) -> Parameters | None:
+        """Where a search begins that is to go on from another's result."""
+        if older is None:
+            return None
+        if not isinstance(older, CRFTagger):
+            raise ValueError(f"warm_start_from: expected a trained CRFTagger, got {older!r:.60}")
+        check_is_fitted(older, "model_")
+        return spread.parameters(carry_over(older, extractor, classes))
+
+    def _take(self, model: CRF, classes: list[str], extractor: FeatureExtractor) -> None:
+        self.model_, self.extractor_ = model, extractor
+        self.classes_ = np.array(classes, dtype=object)
+
+    def _new_extractor(self) -> FeatureExtractor:
+        if self.templates is None:
+            return DictExtractor(cutoff=self.cutoff)
+        if isinstance(self.templates, str) or not isinstance(self.templates, Templates | Sequence):
+            raise ValueError(
+                f"templates: expected a list of templates, a Templates or None, got "
+                f"{self.templates!r:.60}"
+            )
+        return TemplateExtractor(self.templates, cutoff=self.cutoff)
+
+    # ---------------------------------------------------------------------------- prediction
+
+    def _features(self, X: Iterable[Any]) -> TokenFeatures:
+        check_is_fitted(self, "model_")
+        return self.extractor_.transform(check_sentences(X))
+
+    def _scored(self, X: Iterable[Any]) -> Scored:
+        check_is_fitted(self, "model_")
+        sentences = list(check_sentences(X))
+        features = self._features(sentences)
+        return Scored(self.model_, features, sentences)
+
+    def predict(
+        self,
+        X: Iterable[Any],
+        *,
+        constraints: Any = None,
+        width: int | None = None,
+        mesh: Mesh | None = None,
+    ) -> list[list[str]]:
+        """The most probable labelling of each sentence (Viterbi).
+
+        Args:
+            X: sentences.
+            constraints: penalised rules (`jaxseq.constraints.Penalised`), a file of them, or
+                `Constraints` for `classes_`: the best labelling is then that of the highest score
+                less its penalties. None for none.
+            width: of the beam that searches under constraints with many states; None for 50.
+            mesh: devices to share the sentences out to, of `jaxseq.parallel.make_mesh`; those of this
+                process alone take part.
+
+        Raises:
+            ValueError: for a sentence that has no legal labelling, as under IOBES one word has
+                none where the training data has no S; for a constraint with a label that the
+                model does not have.
+
+        Warns:
+            ConstraintWarning: where hard constraints cannot all be met; such a sentence gets the
+                fewest violations.
+        """
+        scored = self._scored(X)
+        features, bound = scored.features, costly(self.classes_.tolist(), constraints)
+        if bound is None:
+            best = best_labels(self.model_, features, mesh)
+        else:
+            best = best_under(scored, bound, width, mesh)
+        check_possible(best >= 0, features.lengths)
+        return split_by_sentence(self.classes_[best].tolist(), features.lengths)
+
+    def predict_proba(self, X: Iterable[Any], *, mesh: Mesh | None = None) -> list[np.ndarray]:
+        """The probability of each label at each token: [n, labels], columns as in `classes_`.
+
+        On the devices of a mesh as `predict`.
+        """
+        features = self._features(X)
+        found = node_marginals(self.model_, features, mesh)
+        check_possible(found.sum(1) > 0, features.lengths)
+        return split_by_sentence(found, features.lengths)
+
+    def predict_marginals(self, X: Iterable[Any]) -> list[list[dict[str, float]]]:
+        """As `predict_proba`, a dict from label to probability for each token."""
+        found = self.predict_proba(X)
+        classes = self.classes_.tolist()
+        return [[dict(zip(classes, token)) for token in array.tolist()] for array in found]
+
+    def predict_k_best(
+        self,
+        X: Iterable[Any],
+        k: int,
+        *,
+        constraints: Any = None,
+        width: int | None = None,
+        mesh: Mesh | None = None,
+    ) -> list[list[tuple[list[str], float]]]:
+        """The k most probable labellings of each sentence with their log-probabilities.
+
+        Best first; fewer than k where fewer are possible. Log-probabilities are differences of
+        float32 scores: in sentences of thousands of words, neighbours may print alike. With
+        constraints (as in `predict`), the k that are found of the highest log p(y | x) less the
+        soft penalties, and these numbers. On the devices of a mesh as `predict`.
+        """
+        scored = self._scored(X)
+        bound = costly(self.classes_.tolist(), constraints)
+        if bound is None:
+            paths_of = k_best_paths(self.model_, scored.features, k, mesh)
+        else:
+            check_number("k", k, 1, numbers.Integral)
+            paths_of = k_best_under(scored, bound, int(k), width, mesh)
+        found = []
+        for paths, log_probs in paths_of:
+            legal = np.isfinite(log_probs)
+            found.append(
+                [
+                    (self.classes_[path].tolist(), float(log_prob))
+                    for path, log_prob in zip(paths.T[legal], log_probs[legal])
+                ]
+            )
+        return found
+
+    def score(self, X: Iterable[Any], y: Sequence[Sequence[Label]], sample_weight=None) -> float:
+        """Share of tokens that get their label; those without a known label do not count.
+
+        For spans, see `jaxseq.metrics.span_scores`. `sample_weight` weighs sentences.
+        """
+        return token_score(self.predict(X), y, sample_weight)
+
+    # ---------------------------------------------------------------------------- inspection
+
+    def top_features(self, label: str, count: int = 20) -> list[tuple[str, float]]:
+        """The attributes that speak most for a label, and their weights, largest first."""
+        check_is_fitted(self, "model_")
+        classes = self.classes_.tolist()
+        if label not in classes:
+            raise ValueError(f"label: expected one of {classes}, got {label!r}")
+        check_number("count", count, 0, numbers.Integral)
+        column = np.asarray(self.model_.weights[:, classes.index(label)])
+        names = self.extractor_.attribute_names()
+        return [(names[i], float(column[i])) for i in np.argsort(-column, kind="stable")[:count]]
+
+    def top_transitions(self, count: int = 20) -> list[tuple[str, str, float]]:
+        """The transitions with the largest weights: (from, to, weight)."""
+        check_is_fitted(self, "model_")
+        check_number("count", count, 0, numbers.Integral)
+        scores = np.asarray(self.model_.transitions)
+        order = np.argsort(-scores, axis=None, kind="stable")[:count]
+        pairs = (divmod(int(index), len(scores)) for index in order)
+        names = self.classes_
+        return [(str(names[i]), str(names[j]), float(scores[i, j])) for i, j in pairs]
+
+    # ------------------------------------------------------------------------------- storage
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a folder: arrays as safetensors, the rest as JSON; `jaxseq.load`.
+
+        The same model gives the same bytes. The folder appears complete or not at all.
+        """
+        from jaxseq.taggers import save
+
+        check_is_fitted(self, "model_")
+        save(self, path)

@@ -1,0 +1,511 @@
+"""From labelled and unlabelled words to the probabilities of a hidden Markov model.
+
+Where every label is known, the supervised model is a matter of counting. Where labels are known in
+part, EM on the labelled sentences finds it: the first stage. With unlabelled sentences, EM between
+the two goes on from there: the second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import numbers
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from jaxseq._runtime import interrupts_deferred, progress_bar, usable_cores
+from jaxseq.crf import CRF, MODULUS, Before, Keeper, Outcome, check_unlabelled, sum_of_sentences
+from jaxseq.hmm._corpus import WordCorpus, WordVocabulary, word_corpus
+from jaxseq.hmm._counts import FAMILIES, check_families, known_counts, log_likelihoods
+from jaxseq.hmm._em import EMOperator, Smoothing, agree, estimate_hmm, why_stop
+from jaxseq.hmm._model import HMM, Multinomials
+from jaxseq.parallel import check_mesh, mesh_peers, spans_processes
+from jaxseq.taggers import (
+    Label,
+    Together,
+    check_labels,
+    check_number,
+    check_sentences,
+    encode_labels,
+    find_classes,
+)
+from jaxseq.text import Column, TokenFeatures, read_corpus
+
+# -------------------------------------------------------------------------------------------------
+# The parameters of an `HMMTagger`, checked.
+
+
+if TYPE_CHECKING:
+    from jaxseq.hmm._tagger import HMMTagger
+
+CHOICES = {
+    "em": ("soft", "hard"),
+    "vocabulary": ("all", "labelled"),
+    "decoding": ("viterbi", "max_marginal"),
+    "dtype": ("float32", "float64"),
+}
+"""Parameters that are one of a few words."""
+
+
+@dataclass(frozen=True)
+class HMMPlan:
+    """How to read sentences, and how to search."""
+
+    column: str
+    unknown_below: int
+    vocabulary: str
+    smoothing: Smoothing
+    hard: bool
+    weight: float | None
+    frozen: tuple[str, ...]
+    max_iterations: int
+    tolerance: float
+    cores: int
+    progress: bool | None
+    checkpoint: str | os.PathLike[str] | None
+    checkpoint_every: int
+    classes: tuple[str, ...] | None
+    dtype: str
+    mesh: Mesh | None = None
+
+
+def check_own_mesh(mesh: Any, instead: str = "") -> Mesh | None:
+    """The mesh, or None for none; ValueError where it has devices of other processes.
+
+    Args:
+        mesh: of `jaxseq.parallel.make_mesh`. instead: what takes those, for the message.
+    """
+    if mesh is not None and spans_processes(mesh := check_mesh(mesh)):
+        raise ValueError(
+            "mesh: expected devices of this process alone, got those of several processes" + instead
+        )
+    return mesh
+
+
+def hmm_plan_of(tagger: HMMTagger, mesh: Mesh | None = None) -> HMMPlan:
+    """How to train, by the estimator's parameters; ValueError on one that makes no sense."""
+    check_hmm_settings(tagger)
+    if jax.dtypes.canonicalize_dtype(tagger.dtype) != tagger.dtype:
+        raise ValueError(
+            "dtype: expected JAX to have 64-bit numbers switched on (jax_enable_x64) for float64, "
+            "got them switched off"
+        )
+    mesh = None if mesh is None else check_mesh(mesh)
+    return HMMPlan(
+        column=tagger.column,
+        unknown_below=int(tagger.unknown_below),
+        vocabulary=tagger.vocabulary,
+        smoothing=Smoothing(
+            **{name: float(getattr(tagger, f"{name}_smoothing")) for name in FAMILIES}
+        ),
+        hard=tagger.em == "hard",
+        weight=None if tagger.weight is None else float(tagger.weight),
+        frozen=tuple(tagger.frozen),
+        max_iterations=int(tagger.max_iterations),
+        tolerance=float(tagger.tolerance),
+        cores=int(tagger.cores or usable_cores()),
+        progress=tagger.progress,
+        checkpoint=tagger.checkpoint,
+        checkpoint_every=int(tagger.checkpoint_every),
+        classes=None if tagger.classes is None else tuple(tagger.classes),
+        dtype=tagger.dtype,
+        mesh=mesh,
+    )
+
+
+def check_hmm_settings(tagger: HMMTagger) -> None:
+    """ValueError on a parameter that makes no sense on any machine."""
+    if not isinstance(tagger.column, str):
+        raise ValueError(f"column: expected the name of one, a string, got {tagger.column!r:.60}")
+    for name in (*(f"{family}_smoothing" for family in FAMILIES), "tolerance"):
+        check_number(name, getattr(tagger, name), 0, numbers.Real)
+    for name, low in {"unknown_below": 1, "max_iterations": 0, "checkpoint_every": 1}.items():
+        check_number(name, getattr(tagger, name), low, numbers.Integral)
+    if tagger.cores is not None:
+        check_number("cores", tagger.cores, 1, numbers.Integral)
+    check_balance("weight", tagger.weight)
+    for name, among in CHOICES.items():
+        if getattr(tagger, name) not in among:
+            raise ValueError(
+                f"{name}: expected one of {list(among)}, got {getattr(tagger, name)!r:.60}"
+            )
+    check_families("frozen", tagger.frozen)
+    _check_classes(tagger.classes)
+    if not isinstance(tagger.checkpoint, str | os.PathLike | None):
+        raise ValueError(f"checkpoint: expected a path or None, got {tagger.checkpoint!r:.60}")
+
+
+def _check_classes(classes: Any) -> None:
+    if classes is None:
+        return
+    fine = not isinstance(classes, str) and isinstance(classes, Collection)
+    if not fine or not all(isinstance(label, str) for label in classes):
+        raise ValueError(f"classes: expected a list of labels or None, got {classes!r:.60}")
+
+
+def check_balance(name: str, balance: Any) -> None:
+    """ValueError unless it is λ: a number from 0 to 1, or None for the one of most likelihood."""
+    if balance is None:
+        return
+    check_number(name, balance, 0, numbers.Real)
+    if balance > 1:
+        raise ValueError(f"{name}: expected a number from 0 to 1, or None, got {balance}")
+
+
+# -------------------------------------------------------------------------------------------------
+# Sentences and labels as the numbers that a hidden Markov model is estimated from.
+
+
+@dataclass(frozen=True)
+class HMMData:
+    """What a model is estimated from; `unlabelled` is None where there is no unlabelled token.
+
+    With several processes, the corpora are those of this one.
+    """
+
+    classes: list[str]
+    vocabulary: WordVocabulary
+    labelled: WordCorpus
+    unlabelled: WordCorpus | None
+
+
+def read_hmm_data(
+    X: Iterable[Any],
+    y: Sequence[Sequence[Label]],
+    unlabelled: Iterable[Any] | None,
+    plan: HMMPlan,
+    together: Together | None = None,
+) -> HMMData:
+    """Vocabulary, classes and corpora; ValueError on what is no sentence or no label.
+
+    With several processes (`together`) the sentences are those of this one, vocabulary and classes
+    those of all; all call this together, inside their guard.
+    """
+    together = together or Together.alone()
+    words, lengths = read_words(check_sentences(X), plan.column)
+    if not together.total(len(lengths)):
+        raise ValueError("X: expected at least one sentence, got none")
+    flat = check_labels(y, lengths)
+    classes = _with_unseen(find_classes(flat, lengths, together), plan.classes)
+    labels = encode_labels(flat, classes, lengths)
+    others = None if unlabelled is None else _read_unlabelled(unlabelled, plan.column)
+    both = [(words, lengths)]
+    if others is not None and plan.vocabulary == "all":
+        both.append(others)
+    vocabulary = _vocabulary_of(both, plan.unknown_below, together)
+    known = labels.gold if labels.allowed is None else labels.allowed
+    labelled = word_corpus(
+        _by_sentence(numbers_of(words, vocabulary), lengths),
+        len(vocabulary),
+        labels=_by_sentence(known, lengths),
+        num_labels=len(classes),
+        cores=plan.cores,
+    )
+    if others is None or not together.total(int(others[1].sum())):
+        return HMMData(classes, vocabulary, labelled, None)
+    numbers = _by_sentence(numbers_of(others[0], vocabulary), others[1])
+    rest = word_corpus(numbers, len(vocabulary), cores=plan.cores)
+    return HMMData(classes, vocabulary, labelled, rest)
+
+
+def _with_unseen(seen: list[str], every: tuple[str, ...] | None) -> list[str]:
+    """All labels, sorted."""
+    if every is None:
+        return seen
+    unexpected = sorted(set(seen) - set(every))
+    if unexpected:
+        raise ValueError(
+            f"y: expected labels among classes, {', '.join(sorted(every))}, got {unexpected[0]!r}"
+        )
+    return sorted({str(label) for label in every})
+
+
+def read_words(sentences: Iterable[Any], column: str) -> tuple[Column, np.ndarray]:
+    """The words of all sentences, and how many each has."""
+    columns, lengths = read_corpus(sentences, [column])
+    return columns[column], lengths
+
+
+def _read_unlabelled(sentences: Any, column: str) -> tuple[Column, np.ndarray]:
+    try:
+        return read_words(check_unlabelled(sentences), column)
+    except ValueError as error:
+        told = str(error)
+        raise ValueError(told if told.startswith("unlabelled") else f"unlabelled: {told}") from None
+
+
+def _vocabulary_of(
+    parts: list[tuple[Column, np.ndarray]], unknown_below: int, together: Together
+) -> WordVocabulary:
+    """Of the labelled sentences and perhaps others, in all processes; by first occurrence."""
+    column, lengths = _one_column([column for column, _ in parts]), [part[1] for part in parts]
+    shared = together.shared(*map(len, lengths))
+    if shared is not None:
+        shared.check(sum(map(len, lengths)))
+        column = shared.share_column(column, np.concatenate(lengths))
+    counts = together.peers.sum(np.bincount(column.codes, minlength=len(column.strings)))
+    # A NumPy string becomes a plain one.
+    found = zip(column.strings, counts.tolist())
+    return WordVocabulary(
+        [[str(word) for word, count in found if count >= unknown_below]], min_count=1
+    )
+
+
+def _one_column(columns: list[Column]) -> Column:
+    """One after another."""
+    if len(columns) == 1:
+        return columns[0]
+    strings = list(dict.fromkeys(word for column in columns for word in column.strings))
+    number = {word: code for code, word in enumerate(strings)}
+    codes = [
+        np.array([number[word] for word in column.strings], np.int64)[column.codes]
+        for column in columns
+    ]
+    return Column(strings, np.concatenate(codes))
+
+
+def numbers_of(words: Column, vocabulary: WordVocabulary) -> np.ndarray:
+    """The number of each token's word, int32 [N]; of the unknown word for one that is not known."""
+    return vocabulary.encode([words.strings])[0][words.codes]
+
+
+def _by_sentence(values: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+    return np.split(values, np.cumsum(lengths))[:-1]
+
+
+# -------------------------------------------------------------------------------------------------
+# A hidden Markov model on new sentences, as the conditional random field that it is.
+#
+# Given the words, :math:`P(y \mid x)` is that of a CRF with one attribute a token, its word, and the
+# logarithms of the probabilities for weights; so all that a CRF predicts with serves here too.
+
+
+def conditional_of(model: HMM) -> CRF:
+    """The CRF whose :math:`p(y \\mid x)` is that of the model. Cost O(v s).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> crf = conditional_of(HMM(jnp.ones(1), jnp.ones((1, 1)), jnp.ones((1, 1))))
+        >>> crf.weights.tolist(), crf.transitions.tolist()
+        ([[0.0]], [[0.0]])
+    """
+    scores = model.probabilities.log()
+    return CRF(scores.emission, scores.transition, start=scores.initial)
+
+
+def features_of(words: np.ndarray, lengths: np.ndarray) -> TokenFeatures:
+    """Each token's word as its only attribute."""
+    return TokenFeatures(ids=words[:, None], values=None, lengths=lengths, edge_ids=None)
+
+
+# -------------------------------------------------------------------------------------------------
+# Which search for a hidden Markov model a checkpoint is of.
+
+
+def hmm_fingerprint(data: HMMData, plan: HMMPlan, start: HMM | None) -> str:
+    """A hash of all processes' data, the settings, and the starting point where one is given.
+
+    Neither the number of processes or cores nor the order of the sentences is in it, but for that
+    of the words: a search that was stopped on some goes on, up to rounding, on others. All
+    processes call this together.
+    """
+    parts: list[Any] = [plan.smoothing, plan.hard, plan.weight, plan.frozen, plan.tolerance]
+    parts += [plan.dtype, data.classes, data.vocabulary.words]
+    corpora = [each for each in (data.labelled, data.unlabelled) if each is not None]
+    sums = [f"{_sum_of_sequences(corpus, len(data.classes)):x}" for corpus in corpora]
+    found = mesh_peers(plan.mesh).exchange(sums)
+    parts += [sum(int(value, 16) for value in values) % MODULUS for values in zip(*found)]
+    digest = hashlib.sha256(repr(parts).encode())
+    for family in () if start is None else start.probabilities:
+        digest.update(np.asarray(family).tobytes())
+    return f"shared {digest.hexdigest()}"
+
+
+def _sum_of_sequences(corpus: WordCorpus, labels: int) -> int:
+    """The sum of a hash of each sequence with its possible labels."""
+    possible = corpus.allowed
+    if possible is None:  # all are known, or nothing is
+        known = corpus.labels[:, None]
+        possible = (known == np.arange(labels)) | (known < 0)
+    ones = np.ones(corpus.num_sequences)
+    features = features_of(corpus.words, corpus.lengths)
+    return sum_of_sentences(features, np.packbits(possible, axis=1), ones)
+
+
+COUNTED = "converged: relative frequencies, which need no search"
+
+
+class HMMFitted(NamedTuple):
+    """Where a search ended: the model, and its unnormalised parameters Θ̃.
+
+    objectives: what EM increases, of the last stage, before its first step and after each.
+    log_likelihood: Σ log P(x) of the unlabelled sentences (of words and best labels, in hard EM);
+    None without them. outcome: why it ended, in words.
+    """
+
+    model: HMM
+    parameters: Multinomials
+    objectives: tuple[float, ...]
+    log_likelihood: float | None
+    iterations: int
+    outcome: str
+
+
+class Climb(NamedTuple):
+    """Everything that EM needs to go on: Θ̃, iterations done, and the objective at each."""
+
+    parameters: Multinomials
+    iteration: int
+    values: tuple[float, ...]
+
+
+class _Stage(NamedTuple):
+    """A part of a search: what it iterates, and the corpora that have to be possible."""
+
+    operator: EMOperator
+    corpora: dict[str, WordCorpus]
+
+
+def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFitted:
+    """Estimate the model.
+
+    Args:
+        data: sentences. plan: how.
+        start: a model to begin EM between labelled and unlabelled sentences with; None for the
+            supervised one, which is estimated first.
+
+    On a mesh of several processes, the data are those of this one, and all call this together.
+    """
+    known = all(mesh_peers(plan.mesh).exchange(data.labelled.is_labelled))
+    stages = _stages(data, plan, known or start is not None)
+    begun = _supervised_start(data, plan, known) if start is None else start
+    if not stages:
+        return _counted(begun, data, plan)
+    keeper = _keeper(data, plan, start)
+    total = plan.max_iterations * len(stages)
+    found = None
+    with progress_bar("EM", total, plan.progress) as tick, interrupts_deferred() as pressed:
+        for number in range(keeper.stage(len(stages)), len(stages)):
+            run = _Run(plan, keeper, tick, pressed, number, number + 1 == len(stages))
+            found = _climb(stages[number], begun if found is None else found, run)
+            if found.outcome == Outcome.INTERRUPTED.value:
+                break
+    assert found is not None
+    return found
+
+
+def _keeper(data: HMMData, plan: HMMPlan, start: HMM | None) -> Keeper:
+    """Where states are kept, under a name that says which search they are of."""
+    if plan.checkpoint is None:
+        return Keeper(None, "")
+    peers = mesh_peers(plan.mesh)
+    with peers.guard():
+        return Keeper(plan.checkpoint, hmm_fingerprint(data, plan, start), peers=peers)
+
+
+def _stages(data: HMMData, plan: HMMPlan, supervised: bool) -> list[_Stage]:
+    """In the order that they run in; without the first, where there is a supervised model."""
+    found = []
+    if not supervised:
+        first = EMOperator(data.labelled, None, 0.0, plan.smoothing, hard=plan.hard, mesh=plan.mesh)
+        found.append(_Stage(first, {"X": data.labelled}))
+    if data.unlabelled is not None:
+        operator = EMOperator(
+            data.labelled,
+            data.unlabelled,
+            plan.weight,
+            plan.smoothing,
+            frozen=plan.frozen,
+            hard=plan.hard,
+            mesh=plan.mesh,
+        )
+        found.append(_Stage(operator, {"X": data.labelled, "unlabelled": data.unlabelled}))
+    return found
+
+
+def _supervised_start(data: HMMData, plan: HMMPlan, all_known: bool) -> HMM:
+    """Relative frequencies of what is known for sure, smoothed."""
+    labels, unknown, given = len(data.classes), data.vocabulary.unknown, plan.smoothing
+    shared = {"dtype": plan.dtype, "mesh": plan.mesh}
+    if all_known:
+        return estimate_hmm(data.labelled, labels, smoothing=given, unknown=unknown, **shared)
+    known = known_counts(data.labelled, labels, **shared)
+    return HMM(*(family + amount for family, amount in zip(known, given)), unknown=unknown)
+
+
+def _counted(model: HMM, data: HMMData, plan: HMMPlan) -> HMMFitted:
+    operator = EMOperator(data.labelled, None, 0.0, plan.smoothing, mesh=plan.mesh)
+    found = operator(model.probabilities)
+    return HMMFitted(model, model.probabilities, (found.objective,), None, 0, COUNTED)
+
+
+# ------------------------------------------------------------------------------------- climbing
+
+
+class _Run(NamedTuple):
+    """How to climb: settings, where states are kept, whom to tell, and which stage this is."""
+
+    plan: HMMPlan
+    keeper: Keeper
+    tick: Callable[[int, float], None]
+    pressed: Callable[[], bool]
+    stage: int
+    last: bool
+
+
+def _climb(stage: _Stage, start: HMM | HMMFitted, run: _Run) -> HMMFitted:
+    """EM, from a model or from where the stage before it ended."""
+    plan, operator = run.plan, stage.operator
+    peers = mesh_peers(plan.mesh)
+    earlier = 0 if isinstance(start, HMM) else start.iterations
+    model = start if isinstance(start, HMM) else start.model
+    state, before = run.keeper.resumed(Climb(model.probabilities, 0, ()), run.stage)
+    if not state.iteration:
+        with peers.guard():
+            _check_possible(stage, model)
+    before = Before(earlier) if before is None else before
+    now = operator(state.parameters)
+    state = state if state.values else state._replace(values=(now.objective,))
+    outcome = Outcome.MAX_ITERATIONS
+    while state.iteration < plan.max_iterations:
+        following = operator(now.following)
+        ended = agree(peers, why_stop(now, following, plan.tolerance))
+        if ended is not Outcome.PRECISION:
+            values = (*state.values, following.objective)
+            state, now = Climb(now.following, state.iteration + 1, values), following
+            run.tick(before.iterations + state.iteration, -now.objective)
+            if ended is None and state.iteration % plan.checkpoint_every == 0:
+                run.keeper.keep(state, run.stage, before)
+        if ended is None and any(peers.exchange(bool(run.pressed()))):
+            ended = Outcome.INTERRUPTED
+        if ended is not None:
+            outcome = ended
+            break
+    run.keeper.finish(outcome, state, run.stage, before, run.last)
+    return HMMFitted(
+        HMM(*state.parameters, unknown=model.unknown),
+        state.parameters,
+        state.values,
+        now.log_likelihood if "unlabelled" in stage.corpora else None,
+        before.iterations + state.iteration,
+        outcome.value,
+    )
+
+
+def _check_possible(stage: _Stage, model: HMM) -> None:
+    """ValueError on a sentence that EM could learn nothing from: what is impossible stays so."""
+    for name, corpus in stage.corpora.items():
+        if name == "X" and stage.operator.all_known:
+            continue  # its counts do not depend on the model
+        impossible = np.isneginf(log_likelihoods(model.probabilities, corpus))
+        if impossible.any():
+            raise ValueError(
+                f"{name}[{corpus.index[int(impossible.argmax())]}]: expected sentences that the "
+                f"supervised model holds possible, got one of probability 0 ({impossible.sum()} of "
+                f"{corpus.num_sequences} are); smoothing above 0 makes all possible"
+            )

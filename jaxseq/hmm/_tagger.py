@@ -1,0 +1,504 @@
+"""The estimator of hidden Markov models."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from jax.sharding import Mesh
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from jaxseq._runtime import progress_bar
+from jaxseq.crf import CRF, Outcome
+from jaxseq.hmm._corpus import WordVocabulary
+from jaxseq.hmm._model import HMM
+from jaxseq.hmm._search import (
+    HMMData,
+    HMMFitted,
+    HMMPlan,
+    check_balance,
+    conditional_of,
+    features_of,
+    hmm_plan_of,
+    numbers_of,
+    read_hmm_data,
+    read_words,
+    search_hmm,
+)
+from jaxseq.parallel import mesh_peers
+from jaxseq.taggers import (
+    Label,
+    Scored,
+    Together,
+    best_labels,
+    best_under,
+    check_hmm_alike,
+    check_number,
+    check_sentences,
+    costly,
+    fresh,
+    k_best_paths,
+    k_best_under,
+    node_marginals,
+    split_by_sentence,
+    token_score,
+)
+from jaxseq.text import TokenFeatures
+
+
+class HMMTagger(BaseEstimator):
+    r"""A first-order hidden Markov model for tagging, with scikit-learn's interface.
+
+    .. math::
+        P(x, y) = P(y_1) \prod_{t>1} P(y_t \mid y_{t-1}) \prod_t P(x_t \mid y_t)
+
+    Probabilities are relative frequencies of the labelled sentences L, with ε added to each count.
+    With unlabelled sentences U, EM goes on from there, iterating
+
+    .. math::
+        \Theta \propto (1 - \lambda) \tfrac{1}{|L|} \Big(\sum_L \mathrm{Count} + \varepsilon\Big)
+        + \lambda \tfrac{1}{|U|} \sum_U E_\Theta[\mathrm{Count}]
+
+    Args:
+        column: of the sentences, the one whose strings the model is of.
+        unknown_below: words seen fewer times are one and the same unknown word, as are all words
+            that were not seen.
+        vocabulary: where words are counted for this: in ``"all"`` sentences, or the
+            ``"labelled"`` ones alone.
+        initial_smoothing, transition_smoothing, emission_smoothing: ε of the first label, of the
+            transitions and of the words.
+        em: ``"soft"`` counts all labellings by their probability, ``"hard"`` the best one.
+        weight: λ, 0 … 1; 0 trains as if there were no unlabelled sentences, and None is maximum
+            likelihood, \|U\| / (\|L\| + \|U\|), where every sentence counts the same.
+        frozen: families that EM on unlabelled sentences leaves as they are: some of
+            ``"initial"``, ``"transition"``, ``"emission"``.
+        max_iterations: of EM, at most.
+        tolerance: stop when an iteration improves the objective by less than this part of it.
+        decoding: ``"viterbi"``, the most probable labelling of a sentence; or ``"max_marginal"``,
+            the most probable label of each token.
+        cores: threads to train with; None takes all. The sum over sentences is in another order
+            with another number, so that the last digits of the model depend on it.
+        progress: show a progress bar; None shows it on a terminal.
+        checkpoint: a file to keep unfinished EM in, every `checkpoint_every` iterations, and when
+            it ends early. If the file is there when `fit` starts, EM goes on from it, with the
+            same result as if it had never stopped; on another number of cores or processes, up to
+            rounding. It is removed when EM has converged.
+        classes: all labels, where the labelled sentences may not show every one of them: those
+            that they do not show are as likely as smoothing makes them. None for those of y.
+        dtype: ``"float32"``, or ``"float64"`` where JAX has 64-bit numbers switched on.
+
+    Nothing is random. Attributes:
+        classes_: the labels, sorted. model_: the HMM. vocabulary_: the numbers of the words.
+        objectives_: what EM increases, before its first iteration and after each; loss_: the last
+        one, negated. log_likelihood_: Σ log P(x) of the unlabelled sentences (in hard EM of words
+        and best labels), None without. n_iter_: iterations of EM. outcome_: why it ended, in words.
+        seconds_: where the time of `fit` went.
+
+    Cost: O(N) for counting N tokens; an iteration of EM O(N s² + v s) with s labels and v words.
+
+    Example:
+        >>> from jaxseq.hmm import HMMTagger
+        >>> X = [["the", "dog", "barks"], ["the", "cat"]]
+        >>> y = [["D", "N", "V"], ["D", "N"]]
+        >>> tagger = HMMTagger(unknown_below=1).fit(X, y, unlabelled=[["the", "cow", "barks"]])
+        >>> tagger.predict([["the", "cow", "barks"]])
+        [['D', 'N', 'V']]
+
+    References:
+        Rabiner 1989; Haffari & Sarkar 2008, whose smoothing and unknown words the defaults are.
+    """
+
+    def __init__(
+        self,
+        column: str = "word",
+        *,
+        unknown_below: int = 5,
+        vocabulary: Literal["all", "labelled"] = "all",
+        initial_smoothing: float = 0.2,
+        transition_smoothing: float = 0.2,
+        emission_smoothing: float = 0.05,
+        em: Literal["soft", "hard"] = "soft",
+        weight: float | None = None,
+        frozen: tuple[str, ...] = (),
+        max_iterations: int = 500,
+        tolerance: float = 1e-7,
+        decoding: Literal["viterbi", "max_marginal"] = "viterbi",
+        cores: int | None = None,
+        progress: bool | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 25,
+        classes: Collection[str] | None = None,
+        dtype: Literal["float32", "float64"] = "float32",
+    ):
+        self.column = column
+        self.unknown_below = unknown_below
+        self.vocabulary = vocabulary
+        self.initial_smoothing = initial_smoothing
+        self.transition_smoothing = transition_smoothing
+        self.emission_smoothing = emission_smoothing
+        self.em = em
+        self.weight = weight
+        self.frozen = frozen
+        self.max_iterations = max_iterations
+        self.tolerance = tolerance
+        self.decoding = decoding
+        self.cores = cores
+        self.progress = progress
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.classes = classes
+        self.dtype = dtype
+
+    # ------------------------------------------------------------------------------ training
+
+    def fit(
+        self,
+        X: Iterable[Any],
+        y: Sequence[Sequence[Label]],
+        *,
+        unlabelled: Iterable[Any] | None = None,
+        mesh: Mesh | None = None,
+        sentence_numbers: Sequence[int] | None = None,
+    ) -> HMMTagger:
+        """Train.
+
+        Args:
+            X: sentences: `jaxseq.text.Sentence`, mappings from column to strings, or lists of
+                words.
+            y: for every sentence its labels; one may be a set of possible labels, or None. The
+                supervised model is then that of EM on what is known.
+            unlabelled: more sentences, of which no labels are known.
+            mesh: devices to share the sentences out to in EM, in place of `cores`; of
+                `jaxseq.parallel.make_mesh`. Where it spans several processes, X, y and `unlabelled`
+                are the part of this one, which may be empty; all call `fit` together, and all get
+                the model, equal to that of one process up to rounding.
+            sentence_numbers: with several processes, the place of each of X in the whole corpus, by
+                which words are numbered; None where sentences were dealt out by turns.
+
+        Returns:
+            The tagger itself. After Ctrl-C it holds the model of the iteration that was then under
+            way; a second Ctrl-C does not wait for that.
+
+        Raises:
+            ValueError: for what is no sentence or no label; without a single label; and, where
+                smoothing is 0, for a sentence that the supervised model holds impossible: EM could
+                learn nothing from it.
+        """
+        began = time.perf_counter()
+        given = {"unlabelled": unlabelled, "sentence_numbers": sentence_numbers}
+        peers = mesh_peers(mesh)
+        with peers.guard():
+            plan = hmm_plan_of(self, mesh)
+            check_hmm_alike(self, plan, given, peers)
+            together = Together.of(plan.mesh, sentence_numbers)
+            data = read_hmm_data(X, y, None if plan.weight == 0 else unlabelled, plan, together)
+        seconds = {"features": time.perf_counter() - began}
+        self._take_fitted(data, search_hmm(data, plan))
+        self.seconds_ = {**seconds, "all": time.perf_counter() - began}
+        return self
+
+    def _take(self, model: HMM, classes: list[str], vocabulary: WordVocabulary) -> None:
+        self.model_, self.vocabulary_ = model, vocabulary
+        self.classes_ = np.array(classes, dtype=object)
+
+    def _take_fitted(self, data: HMMData, found: HMMFitted) -> None:
+        self._take(found.model, data.classes, data.vocabulary)
+        self.objectives_, self.loss_ = found.objectives, -found.objectives[-1]
+        self.log_likelihood_, self.outcome_ = found.log_likelihood, found.outcome
+        self.n_iter_ = found.iterations
+
+    # ---------------------------------------------------------------------------- prediction
+
+    def _conditional(self, X: Iterable[Any]) -> tuple[CRF, TokenFeatures]:
+        check_is_fitted(self, "model_")
+        words, lengths = read_words(check_sentences(X), self.column)
+        return conditional_of(self.model_), features_of(
+            numbers_of(words, self.vocabulary_), lengths
+        )
+
+    def _scored(self, X: Iterable[Any]) -> Scored:
+        check_is_fitted(self, "model_")
+        sentences = list(check_sentences(X))
+        return Scored(*self._conditional(sentences), sentences)
+
+    def predict(
+        self,
+        X: Iterable[Any],
+        *,
+        constraints: Any = None,
+        width: int | None = None,
+        mesh: Mesh | None = None,
+    ) -> list[list[str]]:
+        """Labels of each sentence: the best labelling, or each token's best label (`decoding`).
+
+        Args:
+            X: sentences.
+            constraints: penalised rules (`jaxseq.constraints.Penalised`), a file of them, or
+                `Constraints` for `classes_`: the best labelling is then that of the highest
+                log P(x, y) less its penalties, whatever `decoding` is. None for none.
+            width: of the beam that searches under constraints with many states; None for 50.
+            mesh: devices to share the sentences out to, of `jaxseq.parallel.make_mesh`; those of this
+                process alone take part.
+
+        Raises:
+            ValueError: for a sentence of probability 0, which there is only without smoothing or
+                at weight 1 (`ImpossibleSentence`); for a constraint with a label that the model
+                does not have.
+
+        Warns:
+            ConstraintWarning: where hard constraints cannot all be met; such a sentence gets the
+                fewest violations.
+        """
+        if self.decoding not in ("viterbi", "max_marginal"):
+            raise ValueError(
+                f"decoding: expected 'viterbi' or 'max_marginal', got {self.decoding!r:.60}"
+            )
+        scored = self._scored(X)
+        model, features, _ = scored
+        bound = costly(self.classes_.tolist(), constraints)
+        if bound is not None:
+            best = best_under(scored, bound, width, mesh)
+            _check_possible(best >= 0, features.lengths, self.weight)
+        elif self.decoding == "viterbi":
+            best = best_labels(model, features, mesh)
+            _check_possible(best >= 0, features.lengths, self.weight)
+        else:
+            found = node_marginals(model, features, mesh)
+            _check_possible(found.sum(1) > 0, features.lengths, self.weight)
+            best = found.argmax(1)
+        return split_by_sentence(self.classes_[best].tolist(), features.lengths)
+
+    def predict_proba(self, X: Iterable[Any]) -> list[np.ndarray]:
+        """The probability of each label at each token: [n, labels], columns as in `classes_`."""
+        model, features = self._conditional(X)
+        found = node_marginals(model, features)
+        _check_possible(found.sum(1) > 0, features.lengths, self.weight)
+        return split_by_sentence(found, features.lengths)
+
+    def predict_marginals(self, X: Iterable[Any]) -> list[list[dict[str, float]]]:
+        """As `predict_proba`, a dict from label to probability for each token."""
+        found = self.predict_proba(X)
+        classes = self.classes_.tolist()
+        return [[dict(zip(classes, token)) for token in array.tolist()] for array in found]
+
+    def predict_k_best(
+        self,
+        X: Iterable[Any],
+        k: int,
+        *,
+        constraints: Any = None,
+        width: int | None = None,
+        mesh: Mesh | None = None,
+    ) -> list[list[tuple[list[str], float]]]:
+        """The k most probable labellings of each sentence with their log P(y | x).
+
+        Best first; fewer than k where fewer are possible, and by whole labellings whatever
+        `decoding` is. With constraints (as in `predict`), the k that are found of the highest
+        log P(y | x) less the soft penalties, and these numbers. On the devices of a mesh as
+        `predict`.
+        """
+        check_number("k", k, 1, numbers.Integral)
+        scored = self._scored(X)
+        bound = costly(self.classes_.tolist(), constraints)
+        if bound is None:
+            paths_of = k_best_paths(scored.model, scored.features, int(k), mesh)
+        else:
+            paths_of = k_best_under(scored, bound, int(k), width, mesh)
+        found = []
+        for paths, log_probs in paths_of:
+            legal = np.isfinite(log_probs)
+            found.append(
+                [
+                    (self.classes_[path].tolist(), float(log_prob))
+                    for path, log_prob in zip(paths.T[legal], log_probs[legal])
+                ]
+            )
+        possible = np.array([bool(paths) for paths in found], bool)
+        _check_possible(possible, np.ones(len(found), np.int64), self.weight)
+        return found
+
+    def score(self, X: Iterable[Any], y: Sequence[Sequence[Label]], sample_weight=None) -> float:
+        """Share of tokens that get their label; those without a known label do not count.
+
+        For spans, see `jaxseq.metrics.span_scores`. `sample_weight` weighs sentences.
+        """
+        return token_score(self.predict(X), y, sample_weight)
+
+    # ------------------------------------------------------------------------------- storage
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a folder: arrays as safetensors, the rest as JSON; `jaxseq.load`.
+
+        The same model gives the same bytes. The folder appears complete or not at all.
+        """
+        from jaxseq.taggers import save
+
+        check_is_fitted(self, "model_")
+        save(self, path)
+
+
+class ImpossibleSentence(ValueError):
+    """A sentence that a model gives the probability 0, whatever its labels."""
+
+
+def _check_possible(possible: np.ndarray, lengths: np.ndarray, weight: float | None) -> None:
+    """`ImpossibleSentence` for the first with a token that can have no label at all."""
+    if not possible.all():
+        token = int(np.flatnonzero(~possible)[0])
+        sentence = int(np.searchsorted(np.cumsum(lengths), token, side="right"))
+        advice = "training with smoothing above 0, and a weight below 1, makes all possible"
+        if weight == 1:
+            advice = (
+                "at weight 1 (λ = 1) labelled sentences and smoothing count for nothing, and words "
+                "that the unlabelled ones lack are impossible: train with a weight below 1"
+            )
+        raise ImpossibleSentence(
+            f"X[{sentence}]: expected a sentence that the model holds possible, got one of "
+            f"probability 0; {advice}"
+        )
+
+
+# -------------------------------------------------------------------------------------------------
+# EM between labelled and unlabelled sentences for many values of the balance λ between them.
+
+
+STEP = 0.025
+"""Between two values of λ, as in figure 2 of Haffari & Sarkar."""
+
+
+@dataclass(frozen=True)
+class WeightSweep:
+    """What a sweep over λ found: for each of `weights` the trained tagger and its score.
+
+    A score is NaN where the tagger holds a sentence impossible that it was to be scored on: at
+    λ = 1 nothing is smoothed. Such a λ is never the best.
+
+    Example:
+        >>> sweep = WeightSweep((0.0, 0.5, 1.0), (), np.array([0.7, 0.9, 0.9]))
+        >>> sweep.best
+        0.5
+    """
+
+    weights: tuple[float, ...]
+    taggers: tuple[HMMTagger, ...]
+    scores: np.ndarray
+
+    @property
+    def best_index(self) -> int:
+        """Where the best score is; the first place, where several have it."""
+        if np.isnan(self.scores).all():
+            raise ValueError(f"scores: expected a number at some λ, got NaN at {self.weights}")
+        return int(np.nanargmax(self.scores))
+
+    @property
+    def best(self) -> float:
+        """λ of the best score."""
+        return self.weights[self.best_index]
+
+
+def sweep_weights(
+    tagger: HMMTagger,
+    X: Iterable[Any],
+    y: Sequence[Sequence[Label]],
+    *,
+    unlabelled: Iterable[Any],
+    scoring: Callable[[HMMTagger], float],
+    weights: Sequence[float] | None = None,
+    warm_start: bool = False,
+    progress: bool | None = None,
+) -> WeightSweep:
+    r"""Train by EM at each λ, and score what comes out.
+
+    The baselines of the choice of λ: with sentences that are held out for `scoring`, the held-out
+    λ; with the test sentences, the oracle's, which no method that chooses λ alone can beat.
+
+    Args:
+        tagger: settings; it is cloned, not changed. Its own weight and checkpoint are not used.
+        X, y, unlabelled: as in `HMMTagger.fit`.
+        scoring: of a trained tagger; higher is better. Where it meets a sentence of probability
+            0, as λ = 1 has it of words that are not in `unlabelled`, the score is NaN.
+        weights: λ, in the order in which to train; 0, .025, …, 1 if None.
+        warm_start: start EM at each λ from the model of the one before; otherwise all start from
+            the supervised model. The vocabulary is the same for all.
+        progress: show a progress bar; None shows it on a terminal.
+
+    Returns:
+        A `WeightSweep`.
+
+    Raises:
+        ValueError: as `HMMTagger.fit`; for weights outside 0 … 1; without an unlabelled token.
+        KeyboardInterrupt: after Ctrl-C.
+
+    Cost: that of `HMMTagger.fit` once for every weight.
+
+    Example:
+        >>> X, y = [["the", "dog", "barks"]], [["D", "N", "V"]]
+        >>> more = [["the", "cow", "barks"], ["the", "cow"]]
+        >>> found = sweep_weights(
+        ...     HMMTagger(unknown_below=1), X, y, unlabelled=more, weights=(0, 0.5),
+        ...     scoring=lambda trained: trained.score([["the", "cow"]], [["D", "N"]]),
+        ... )
+        >>> found.weights, found.scores.tolist()
+        ((0.0, 0.5), [1.0, 1.0])
+
+    References:
+        Haffari & Sarkar 2008, section 5.1 and figure 2: (a) cold, (b) warm starts.
+    """
+    lambdas = _check_weights(weights)
+    plan = replace(hmm_plan_of(fresh(tagger)), progress=False)
+    data = read_hmm_data(X, y, unlabelled, plan)
+    if data.unlabelled is None:
+        raise ValueError("unlabelled: expected at least one token, got none")
+    supervised = _uninterrupted(search_hmm(replace(data, unlabelled=None), plan))
+    begin, taggers, scores = supervised.model, [], []
+    with progress_bar("sweep over λ", len(lambdas), progress) as tick:
+        for balance in lambdas:
+            found = supervised if balance == 0 else _train(data, plan, begin, balance)
+            taggers.append(_trained(tagger, data, found, balance))
+            scores.append(_score(scoring, taggers[-1]))
+            begin = found.model if warm_start else begin
+            tick(len(scores), scores[-1])
+    return WeightSweep(lambdas, tuple(taggers), np.array(scores))
+
+
+def _score(scoring: Callable[[HMMTagger], float], trained: HMMTagger) -> float:
+    try:
+        return float(scoring(trained))
+    except ImpossibleSentence:
+        return math.nan
+
+
+def _check_weights(weights: Sequence[float] | None) -> tuple[float, ...]:
+    if weights is None:
+        return tuple(np.linspace(0, 1, round(1 / STEP) + 1).tolist())
+    if not len(weights):
+        raise ValueError("weights: expected at least one, got none")
+    for index, weight in enumerate(weights):
+        if weight is None:
+            raise ValueError(f"weights[{index}]: expected a number from 0 to 1, got None")
+        check_balance(f"weights[{index}]", weight)
+    return tuple(float(weight) for weight in weights)
+
+
+def _train(data: HMMData, plan: HMMPlan, begin: HMM, balance: float) -> HMMFitted:
+    return _uninterrupted(search_hmm(data, replace(plan, weight=balance), begin))
+
+
+def _uninterrupted(found: HMMFitted) -> HMMFitted:
+    """Ctrl-C ends a training early, whose score would not count."""
+    if found.outcome == Outcome.INTERRUPTED.value:
+        raise KeyboardInterrupt
+    return found
+
+
+def _trained(tagger: HMMTagger, data: HMMData, found: HMMFitted, balance: float) -> HMMTagger:
+    trained = fresh(tagger).set_params(weight=balance)
+    trained._take_fitted(data, found)
+    return trained

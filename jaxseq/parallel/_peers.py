@@ -1,0 +1,231 @@
+"""Processes that work on one corpus together, and what they tell each other on the host."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from jaxseq.parallel._mesh import check_mesh, spans_processes
+
+# -------------------------------------------------------------------------------------------------
+# Errors of a run of several processes: what to say of them, and whose they are.
+
+
+OWN = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED", "OUT_OF_RANGE", "NOT_FOUND")
+"""How messages of JAX begin that are about this process itself; all others of several processes
+are of connections that broke."""
+
+
+def in_words(error: BaseException) -> str:
+    """What went wrong, in one line, for those who do not see where.
+
+    Example:
+        >>> in_words(ValueError("l2: expected 0 or more, got -1"))
+        'l2: expected 0 or more, got -1'
+        >>> in_words(OSError(28, "No space left on device", "state"))
+        'state: cannot be read or written: No space left on device'
+        >>> in_words(KeyError("word"))
+        "unexpected KeyError: 'word'"
+    """
+    if isinstance(error, OSError) and error.filename is not None:
+        place = os.fsdecode(error.filename)
+        return f"{place}: cannot be read or written: {error.strerror or error}"
+    if isinstance(error, MemoryError):
+        return "expected enough memory for the data, there is too little"
+    text = " ".join(str(error).split())
+    if isinstance(error, jax.errors.JaxRuntimeError) and text.startswith("RESOURCE_EXHAUSTED"):
+        return f"expected enough memory on the devices, there is too little ({text:.200})"
+    if isinstance(error, ValueError | OSError):
+        return text
+    return f"unexpected {type(error).__name__}: {text}"
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether an error says that another process cannot be reached any more.
+
+    Example:
+        >>> import jax
+        >>> is_lost(jax.errors.JaxRuntimeError("UNAVAILABLE: connection reset by peer"))
+        True
+        >>> is_lost(jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"))
+        False
+    """
+    if isinstance(error, jax.errors.JaxRuntimeError):
+        return not str(error).startswith(OWN)
+    return isinstance(error, ValueError | OSError) and "Gloo" in str(error)
+
+
+_FINE, _FAILED = b"\x00", b"\x01"
+_TOLD = "told_to_peers"
+
+
+class OtherProcessError(ValueError):
+    """Another process has failed, and has said why.
+
+    Example:
+        >>> str(OtherProcessError("process 1: train.txt: expected a file, there is none"))
+        'process 1: train.txt: expected a file, there is none'
+    """
+
+
+@dataclass(frozen=True)
+class Peers:
+    """All processes of a run, of which this is one.
+
+    Each has its own part of a corpus. What they have to agree on they exchange: every process calls
+    the same methods in the same order, and each gets what all have sent.
+
+    Args:
+        index: the number of this process. count: of all.
+        exchange_bytes: what every process sends, by its number, from what this one sends.
+
+    Example:
+        >>> alone = Peers(0, 1, lambda message: [message])
+        >>> alone.exchange({"labels": ["N", "V"]})
+        [{'labels': ['N', 'V']}]
+        >>> alone.sum(np.array([1, 2])).tolist()
+        [1, 2]
+    """
+
+    index: int
+    count: int
+    exchange_bytes: Callable[[bytes], list[bytes]]
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that writes files and reports."""
+        return self.index == 0
+
+    def gather(self, message: bytes) -> list[bytes]:
+        """The messages of all, by process.
+
+        Raises:
+            OtherProcessError: where another one has failed in `guard`.
+        """
+        return self._receive(_FINE + message)
+
+    def _receive(self, message: bytes) -> list[bytes]:
+        try:
+            found = self.exchange_bytes(message)
+        except BaseException as error:
+            setattr(error, _TOLD, True)  # out of step: another message would not be understood
+            raise
+        for number, other in enumerate(found):
+            if other[:1] == _FAILED and number != self.index:
+                raise OtherProcessError(f"process {number}: {other[1:].decode()}")
+        return [other[1:] for other in found]
+
+    def exchange(self, value: Any) -> list[Any]:
+        """What all have sent, anything that JSON can hold."""
+        return [json.loads(message) for message in self.gather(json.dumps(value).encode())]
+
+    def exchange_arrays(self, *arrays: np.ndarray) -> list[list[np.ndarray]]:
+        """The arrays of all, which may differ in shape."""
+        return [unpack_arrays(message) for message in self.gather(pack_arrays(arrays))]
+
+    def sum(self, array: np.ndarray) -> np.ndarray:
+        """The sum of all processes' arrays of one shape."""
+        if self.count == 1:
+            return array
+        return np.sum([found[0] for found in self.exchange_arrays(array)], 0, dtype=array.dtype)
+
+    def any(self, array: np.ndarray) -> np.ndarray:
+        """Where the array of any process is true."""
+        if self.count == 1:
+            return array
+        return np.any([found[0] for found in self.exchange_arrays(array)], 0)
+
+    def check_same(self, name: str, value: Any) -> None:
+        """ValueError unless every process has the same, anything that JSON can hold.
+
+        Of dictionaries, the entries that differ are told.
+        """
+        found = self.exchange(value)
+        for number, other in enumerate(found):
+            first = found[0]
+            if other == first:
+                continue
+            if isinstance(first, dict) and isinstance(other, dict):
+                names = [key for key in {**first, **other} if first.get(key) != other.get(key)]
+                first, other = ({key: each.get(key) for key in names} for each in (first, other))
+            raise ValueError(
+                f"{name}: expected the same in all processes, got {first!r:.200} in process "
+                f"0 and {other!r:.200} in process {number}"
+            )
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Inside, an error of one process, whatever it is, becomes one of all.
+
+        Without it, the others would wait for an answer that never comes. All processes must be
+        inside, and speak to each other by this object alone; none leaves before all are done.
+        """
+        try:
+            yield
+            if self.count > 1:
+                self.gather(b"")
+        except OtherProcessError:
+            raise
+        except Exception as error:
+            if self.count > 1 and not is_lost(error) and not getattr(error, _TOLD, False):
+                setattr(error, _TOLD, True)  # for a guard around this
+                self.exchange_bytes(_FAILED + in_words(error).encode())
+            raise
+
+
+def pack_arrays(arrays: tuple[np.ndarray, ...] | list[np.ndarray]) -> bytes:
+    """Arrays of numbers as bytes.
+
+    Example:
+        >>> [array.tolist() for array in unpack_arrays(pack_arrays([np.array([1, 2])]))]
+        [[1, 2]]
+    """
+    file = io.BytesIO()
+    np.savez(file, *arrays, allow_pickle=False)
+    return file.getvalue()
+
+
+def unpack_arrays(message: bytes) -> list[np.ndarray]:
+    """The arrays of `pack_arrays`."""
+    with np.load(io.BytesIO(message), allow_pickle=False) as found:
+        return [found[f"arr_{number}"] for number in range(len(found.files))]
+
+
+def all_peers() -> Peers:
+    """The processes of this run of JAX: one, unless `jax.distributed.initialize` was called.
+
+    Example:
+        >>> all_peers().count
+        1
+    """
+    if jax.process_count() == 1:
+        return Peers(0, 1, lambda message: [message])
+    return Peers(jax.process_index(), jax.process_count(), _exchange_bytes)
+
+
+def _exchange_bytes(message: bytes) -> list[bytes]:
+    """By way of the devices, all messages padded to the longest."""
+    from jax.experimental.multihost_utils import process_allgather
+
+    lengths = np.asarray(process_allgather(np.array(len(message), np.int32)))
+    width = 1 << max(6, int(lengths.max()) - 1).bit_length()  # few shapes, few compilations
+    padded = np.zeros(width, np.uint8)
+    padded[: len(message)] = np.frombuffer(message, np.uint8)
+    found = np.asarray(process_allgather(padded))
+    return [row[:length].tobytes() for row, length in zip(found, lengths.tolist())]
+
+
+def mesh_peers(mesh: Mesh | None) -> Peers:
+    """The processes of a mesh; this one alone without one."""
+    if mesh is None or not spans_processes(check_mesh(mesh)):
+        return Peers(0, 1, lambda message: [message])
+    return all_peers()

@@ -1,0 +1,972 @@
+"""A set of templates: those for a label, those for a pair of labels, and plain transitions."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+# -------------------------------------------------------------------------------------------------
+# Word types: the spelling properties of Wanvarie et al. (2011), table 3.
+
+
+NO_WORD_TYPE = "Plain"
+QUOTATION_MARKS = frozenset("'\"`´‘’‚‛“”„‟«»‹›")
+
+
+def _is_punctuation(character: str) -> bool:
+    """Punctuation or a symbol: the paper's examples hold ``$`` and ``#``, which are symbols."""
+    return unicodedata.category(character)[0] in "PS"
+
+
+def _is_dash(character: str) -> bool:
+    return unicodedata.category(character) == "Pd"
+
+
+def _is_mixed(word: str) -> bool:
+    return any(map(str.isupper, word)) and any(map(str.islower, word))
+
+
+_PROPERTIES: dict[str, Callable[[str], bool]] = {
+    "InitCap": lambda word: word[:1].isupper(),
+    "AllCaps": lambda word: word.isalpha() and all(map(str.isupper, word)),
+    "Mixed": _is_mixed,
+    "SingleDigit": lambda word: len(word) == 1 and word.isdecimal(),
+    "AllDigits": str.isdecimal,
+    "TwoPeriods": lambda word: word.count(".") >= 2,
+    "EndsInPeriod": lambda word: word.endswith("."),
+    "Dash": lambda word: any(map(_is_dash, word)),
+    "SingleCharacter": lambda word: len(word) == 1,
+    "Punctuation": lambda word: any(map(_is_punctuation, word)),
+    "Quotation": lambda word: any(mark in QUOTATION_MARKS for mark in word),
+}
+
+WORD_TYPES: tuple[str, ...] = tuple(_PROPERTIES)
+"""Names of the eleven properties, in the order of the paper's table.
+
+>>> len(WORD_TYPES), WORD_TYPES[0]
+(11, 'InitCap')
+"""
+
+
+def word_types(word: str) -> tuple[str, ...]:
+    """The properties of table 3 that hold for a word, in the order of `WORD_TYPES`.
+
+    InitCap: starts with a capital letter. AllCaps: every character is a capital letter.
+    Mixed: holds capital and small letters. SingleDigit: is one digit. AllDigits: holds only
+    digits. TwoPeriods: holds at least two periods. EndsInPeriod: ends with a period.
+    Dash: holds a dash. SingleCharacter: is one character. Punctuation: holds punctuation or a
+    symbol. Quotation: holds a quotation mark. They overlap; for many words none holds.
+
+    Args:
+        word: any string.
+
+    Returns:
+        Names out of `WORD_TYPES`.
+
+    Example:
+        >>> word_types("anti-American")
+        ('Mixed', 'Dash', 'Punctuation')
+        >>> word_types("the")
+        ()
+
+    Reference: Wanvarie, Takamura and Okumura (2011), Active learning with subsequence sampling
+    strategy for sequence labeling tasks, table 3.
+    """
+    return tuple(name for name, holds in _PROPERTIES.items() if holds(word))
+
+
+def word_type(word: str) -> str:
+    """All properties of a word as one string, the value of the feature ``[wtp_i]``.
+
+    The paper does not say how overlapping properties become one feature. Here their names are
+    joined by ``+``, so that words agree in the feature when they agree in all eleven.
+
+    Args:
+        word: any string.
+
+    Returns:
+        The joined names, or ``"Plain"`` where no property holds.
+
+    Example:
+        >>> word_type("Chancellor")
+        'InitCap+Mixed'
+        >>> word_type("the")
+        'Plain'
+
+    Reference: Wanvarie, Takamura and Okumura (2011), table 3.
+    """
+    return "+".join(word_types(word)) or NO_WORD_TYPE
+
+
+# -------------------------------------------------------------------------------------------------
+# Functions of one token's string that templates may call.
+
+
+FLAG = "1"
+TokenFunction = Callable[[str], str | None]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a function: its name and its argument besides the string, if it has one.
+
+    Example:
+        >>> str(Call("prefix", 2)), str(Call("lower"))
+        ('prefix(…, 2)', 'lower(…)')
+    """
+
+    name: str
+    argument: int | str | None = None
+
+    def around(self, inner: str) -> str:
+        """The call as written in a template, with ``inner`` as the string it works on."""
+        if self.argument is None:
+            return f"{self.name}({inner})"
+        if isinstance(self.argument, int):
+            return f"{self.name}({inner}, {self.argument})"
+        return f'{self.name}({inner}, "{self.argument}")'
+
+    def __str__(self) -> str:
+        return self.around("…")
+
+
+@dataclass(frozen=True)
+class FunctionKind:
+    """How a function of the template language is called, and what makes it.
+
+    argument: what it takes besides the string. make: the argument → the function of a string.
+    flag: it says yes (`FLAG`) or nothing, and nothing of a place past the end of a sentence.
+    """
+
+    argument: Literal["none", "length", "regex"]
+    make: Callable[[int | str | None], TokenFunction]
+    flag: bool
+
+
+def shape(word: str) -> str:
+    """The word with capitals as ``A``, other letters as ``a`` and digits as ``0``.
+
+    Example:
+        >>> shape("IL-2Ra")
+        'AA-0Aa'
+    """
+    return "".join(map(_shape_of_character, word))
+
+
+def short_shape(word: str) -> str:
+    """The `shape` with every run of one sign as one sign.
+
+    Example:
+        >>> short_shape("IL-2000Ra")
+        'A-0Aa'
+    """
+    return "".join(sign for sign, _ in itertools.groupby(shape(word)))
+
+
+def _shape_of_character(character: str) -> str:
+    if character.isupper():
+        return "A"
+    if character.isalpha():
+        return "a"
+    return "0" if character.isdecimal() else character
+
+
+def _plain(function: TokenFunction) -> FunctionKind:
+    return FunctionKind("none", lambda _: function, flag=False)
+
+
+def _flag(holds: Callable[[str], bool]) -> FunctionKind:
+    return FunctionKind("none", lambda _: lambda word: FLAG if holds(word) else None, flag=True)
+
+
+def _prefix(length: int | str | None) -> TokenFunction:
+    size = int(length or 0)
+    return lambda word: word[:size] if len(word) >= size else None
+
+
+def _suffix(length: int | str | None) -> TokenFunction:
+    size = int(length or 0)
+    return lambda word: word[-size:] if len(word) >= size else None
+
+
+def _match(pattern: int | str | None) -> TokenFunction:
+    matches = re.compile(str(pattern)).fullmatch
+    return lambda word: FLAG if matches(word) else None
+
+
+FUNCTIONS: dict[str, FunctionKind] = {
+    "lower": _plain(str.lower),
+    "prefix": FunctionKind("length", _prefix, flag=False),
+    "suffix": FunctionKind("length", _suffix, flag=False),
+    "shape": _plain(shape),
+    "short_shape": _plain(short_shape),
+    "word_type": _plain(word_type),
+    "has_digit": _flag(lambda word: any(map(str.isdecimal, word))),
+    "has_hyphen": _flag(lambda word: "-" in word),
+    "has_upper": _flag(lambda word: any(map(str.isupper, word))),
+    "is_capitalized": _flag(lambda word: word[:1].isupper()),
+    "is_upper": _flag(str.isupper),
+    "is_digits": _flag(str.isdecimal),
+    "match": FunctionKind("regex", _match, flag=True),
+}
+
+
+def compose(calls: tuple[Call, ...]) -> TokenFunction:
+    """The calls one after the other, as one function; nothing (None) stays nothing.
+
+    Example:
+        >>> suffix_of_lower = compose((Call("lower"), Call("suffix", 3)))
+        >>> suffix_of_lower("WALKING"), suffix_of_lower("at")
+        ('ing', None)
+    """
+    functions = [FUNCTIONS[call.name].make(call.argument) for call in calls]
+    if len(functions) == 1:
+        return functions[0]
+
+    def composed(word: str) -> str | None:
+        value: str | None = word
+        for function in functions:
+            if value is None:
+                return None
+            value = function(value)
+        return value
+
+    return composed
+
+
+def is_flag(calls: tuple[Call, ...]) -> bool:
+    """Whether the calls give only yes or nothing.
+
+    Example:
+        >>> is_flag((Call("has_digit"),)), is_flag((Call("lower"),)), is_flag(())
+        (True, False, False)
+    """
+    return any(FUNCTIONS[call.name].flag for call in calls)
+
+
+# -------------------------------------------------------------------------------------------------
+# One feature template: literal text and atoms, each atom a string near the token.
+
+
+# Far past any use; it bounds the number of boundary values that a typing slip can ask for.
+LARGEST_OFFSET = 1000
+
+
+@dataclass(frozen=True)
+class Atom:
+    """A cell of a column, some tokens away, with functions applied to it first to last.
+
+    Example:
+        >>> str(Atom("word", -1, (Call("lower"), Call("prefix", 2))))
+        'prefix(lower(word[-1]), 2)'
+    """
+
+    column: str
+    offset: int
+    calls: tuple[Call, ...] = ()
+
+    def __str__(self) -> str:
+        text = f"{self.column}[{self.offset}]"
+        for call in self.calls:
+            text = call.around(text)
+        return text
+
+
+@dataclass(frozen=True)
+class Template:
+    """A parsed template: what turns a token into the name of one attribute.
+
+    text: the template as it would be written. pieces: literal strings and atoms, whose strings
+    joined are the attribute's name. crfpp: whether ``text`` is in CRF++'s notation.
+
+    Two templates with the same `skeleton` give the same attributes where their atoms have the
+    same values. In jaxseq's notation that never happens, as the text is part of the name; in
+    CRF++'s it does where identifiers are equal, which is its way to write a bag of words.
+
+    Example:
+        >>> from jaxseq.text import parse_template
+        >>> template = parse_template("word[-1]|word[0]")
+        >>> template.pieces[0], template.atoms[1]
+        ('word[-1]|word[0]=', Atom(column='word', offset=0, calls=()))
+        >>> template.name(["the", "dog"])
+        'word[-1]|word[0]=the|dog'
+    """
+
+    text: str
+    pieces: tuple[str | Atom, ...]
+    crfpp: bool = False
+
+    @property
+    def atoms(self) -> tuple[Atom, ...]:
+        """The atoms, in order."""
+        return tuple(piece for piece in self.pieces if isinstance(piece, Atom))
+
+    @property
+    def skeleton(self) -> tuple[str | None, ...]:
+        """The pieces with None in place of each atom."""
+        return tuple(piece if isinstance(piece, str) else None for piece in self.pieces)
+
+    def name(self, values: list[str]) -> str:
+        """Name of the attribute, given the value of each atom."""
+        remaining = iter(values)
+        return "".join(
+            piece if isinstance(piece, str) else next(remaining) for piece in self.pieces
+        )
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def native_template(atoms: tuple[Atom, ...]) -> Template:
+    """The template in jaxseq's notation with these atoms; without atoms the bias.
+
+    Example:
+        >>> native_template((Atom("pos", 1),)).text, native_template(()).pieces
+        ('pos[1]', ('bias',))
+    """
+    if not atoms:
+        return Template("bias", ("bias",))
+    text = "|".join(map(str, atoms))
+    pieces: list[str | Atom] = [f"{text}=", atoms[0]]
+    for atom in atoms[1:]:
+        pieces += ["|", atom]
+    return Template(text, tuple(pieces))
+
+
+# -------------------------------------------------------------------------------------------------
+# The parser of templates in jaxseq's notation.
+
+
+_NAME = re.compile(r'[^\s\[\](),|"]+')
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_SPACE = re.compile(r"\s*")
+
+
+def parse_template(text: str) -> Template:
+    """Read one template in jaxseq's notation.
+
+    A template is ``bias`` (one attribute on every token) or atoms joined by ``|``, whose values
+    together are the attribute. An atom is ``column[offset]``, the column's string so many tokens
+    to the right, or ``function(atom)``:
+
+    - ``lower``, ``shape`` (``IL-2`` → ``AA-0``), ``short_shape`` (``A-0``), ``word_type`` (see
+      `word_type`);
+    - ``prefix(atom, n)``, ``suffix(atom, n)``: nothing where the string is shorter than n;
+    - ``has_digit``, ``has_hyphen``, ``has_upper``, ``is_capitalized``, ``is_upper``,
+      ``is_digits`` and ``match(atom, "regex")`` (the whole string matches) are flags: they give
+      an attribute where they hold and nothing elsewhere.
+
+    Past the ends of a sentence an atom has the values ``_B-1``, ``_B-2``, … before the first
+    token and ``_B+1``, ``_B+2``, … after the last (functions leave them as they are), and a flag
+    gives nothing. A template of which an atom gives nothing gives no attribute. Inside the
+    quotes of a regular expression everything counts as it stands; a quotation mark is ``\\"``.
+
+    Args:
+        text: the template; blanks around its parts do not matter.
+
+    Returns:
+        The template; its ``text`` is in a standard form.
+
+    Raises:
+        ValueError: with the place in the text, counted from 1.
+
+    Example:
+        >>> parse_template("word[-1] | suffix(lower(word[0]), 3)").text
+        'word[-1]|suffix(lower(word[0]), 3)'
+        >>> parse_template("word[0]|lowr(word[1])")
+        Traceback (most recent call last):
+        ...
+        ValueError: template 'word[0]|lowr(word[1])', character 9: expected a function (lower, \
+prefix, suffix, shape, short_shape, word_type, has_digit, has_hyphen, has_upper, is_capitalized, \
+is_upper, is_digits, match), found 'lowr'
+    """
+    if text.strip() == "bias":
+        return native_template(())
+    return native_template(_Parser(text).template())
+
+
+class _Parser:
+    """Recursive descent; ``place`` is the index of the next character to read."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.place = 0
+
+    def template(self) -> tuple[Atom, ...]:
+        atoms = [self.atom()]
+        while self.sees("|"):
+            self.expect("|")
+            atoms.append(self.atom())
+        if self.place < len(self.text):
+            self.fail("'|' or the end")
+        return tuple(atoms)
+
+    def atom(self) -> Atom:
+        self.skip_space()
+        start = self.place
+        name = self.take(_NAME, "a column or a function")
+        if self.sees("["):
+            return self.cell(name)
+        if not self.sees("("):
+            self.fail("'[' or '('")
+        if name not in FUNCTIONS:
+            self.place = start
+            self.fail(f"a function ({', '.join(FUNCTIONS)})", name)
+        self.expect("(")
+        inner = self.atom()
+        call = Call(name, self.argument(FUNCTIONS[name].argument))
+        self.expect(")")
+        return Atom(inner.column, inner.offset, (*inner.calls, call))
+
+    def cell(self, column: str) -> Atom:
+        self.expect("[")
+        self.skip_space()
+        start = self.place
+        digits = self.take(_INTEGER, "a whole number")
+        if len(digits) > 10 or abs(int(digits)) > LARGEST_OFFSET:
+            self.place = start
+            self.fail(f"an offset from -{LARGEST_OFFSET} to {LARGEST_OFFSET}", digits)
+        self.expect("]")
+        return Atom(column, int(digits))
+
+    def argument(self, kind: str) -> int | str | None:
+        if kind == "none":
+            return None
+        self.expect(",")
+        self.skip_space()
+        start = self.place
+        if kind == "length":
+            digits = self.take(_INTEGER, "a length")
+            if len(digits) > 10 or not 1 <= int(digits) <= LARGEST_OFFSET:
+                self.place = start
+                self.fail(f"a length from 1 to {LARGEST_OFFSET}", digits)
+            return int(digits)
+        pattern = self.take(_QUOTED, "a regular expression in double quotes")[1:-1]
+        try:
+            re.compile(pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            self.place = start
+            self.fail(f"a regular expression ({error})", pattern)
+        return pattern
+
+    def skip_space(self) -> None:
+        match = _SPACE.match(self.text, self.place)
+        self.place = match.end() if match else self.place
+
+    def sees(self, sign: str) -> bool:
+        self.skip_space()
+        return self.text.startswith(sign, self.place)
+
+    def expect(self, sign: str) -> None:
+        if not self.sees(sign):
+            self.fail(f"{sign!r}")
+        self.place += len(sign)
+
+    def take(self, pattern: re.Pattern[str], what: str) -> str:
+        self.skip_space()
+        match = pattern.match(self.text, self.place)
+        if match is None:
+            self.fail(what)
+        self.place = match.end()
+        return match[0]
+
+    def fail(self, expected: str, found: str | None = None) -> NoReturn:
+        if found is None:
+            found = self.text[self.place : self.place + 10]
+        seen = repr(found) if found else "the end"
+        where = f"template {self.text!r}, character {self.place + 1}"
+        raise ValueError(f"{where}: expected {expected}, found {seen}")
+
+
+# -------------------------------------------------------------------------------------------------
+# Templates in the notation of CRF++.
+
+
+_MACRO = re.compile(r"%x\[([+-]?[0-9]+),([^\]]+)\]")
+_WITHOUT_MACRO = re.compile(r"[UB][0-9]*(:.*)?")
+
+
+def is_crfpp_line(line: str) -> bool:
+    """Whether a line is a template of CRF++ and cannot be one in jaxseq's notation.
+
+    Example:
+        >>> is_crfpp_line("U01:%x[-1,0]"), is_crfpp_line("B"), is_crfpp_line("Upper[0]")
+        (True, True, False)
+    """
+    if not line.startswith(("U", "B")):
+        return False
+    return "%x[" in line or _WITHOUT_MACRO.fullmatch(line) is not None
+
+
+def parse_crfpp_template(line: str, columns: Sequence[str] | None = None) -> Template:
+    """Read one line of a CRF++ template file.
+
+    ``%x[row,column]`` stands for the cell so many rows below the token's; all other text stands
+    for itself and is part of the attribute's name, as in CRF++. The first letter says what the
+    attribute goes with: ``U`` a label, ``B`` a pair of labels.
+
+    Args:
+        line: the line, e.g. ``U01:%x[-1,0]/%x[0,1]``.
+        columns: names of the columns 0, 1, …; None takes what stands in the macro as the name.
+
+    Returns:
+        The template; in its text, the columns are named.
+
+    Raises:
+        ValueError: on another first letter, a ``%`` that begins no macro, an offset or a column
+            out of range.
+
+    Example:
+        >>> template = parse_crfpp_template("U01:%x[-1,0]/%x[0,1]", ("word", "pos"))
+        >>> template.text, template.name(["the", "NN"])
+        ('U01:%x[-1,word]/%x[0,pos]', 'U01:the/NN')
+    """
+    if not line.startswith(("U", "B")):
+        raise ValueError(f"CRF++ template {line!r}: expected U or B as the first letter")
+    pieces: list[str | Atom] = []
+    place = 0
+    while (percent := line.find("%", place)) >= 0:
+        macro = _MACRO.match(line, percent)
+        if macro is None:
+            raise ValueError(
+                f"CRF++ template {line!r}, character {percent + 1}: expected %x[row,column], "
+                f"found {line[percent : percent + 10]!r}"
+            )
+        pieces += [line[place:percent], _cell(line, macro, columns)]
+        place = macro.end()
+    pieces.append(line[place:])
+    kept = tuple(piece for piece in pieces if piece != "")
+    return Template("".join(map(_as_written, kept)), kept, crfpp=True)
+
+
+def _cell(line: str, macro: re.Match[str], columns: Sequence[str] | None) -> Atom:
+    where = f"CRF++ template {line!r}, character {macro.start() + 1}"
+    row, column = macro.groups()
+    if len(row) > 10 or abs(int(row)) > LARGEST_OFFSET:
+        raise ValueError(
+            f"{where}: expected a row from -{LARGEST_OFFSET} to {LARGEST_OFFSET}, found {row}"
+        )
+    if columns is None:
+        return Atom(column, int(row))
+    if not column.isascii() or not column.isdecimal() or len(column) > 10:
+        raise ValueError(f"{where}: expected the number of a column, found {column!r}")
+    if int(column) >= len(columns):
+        named = ", ".join(columns)
+        raise ValueError(
+            f"{where}: expected a column from 0 to {len(columns) - 1} ({named}), found {column}"
+        )
+    name = columns[int(column)]
+    if not name or "]" in name:
+        raise ValueError(f"columns: expected names without ']', found {name!r}")
+    return Atom(name, int(row))
+
+
+def _as_written(piece: str | Atom) -> str:
+    return piece if isinstance(piece, str) else f"%x[{piece.offset},{piece.column}]"
+
+
+_DIRECTIVE = re.compile(r"(edge|transitions)\s*:\s*(.*)")
+
+
+class Templates:
+    """Feature templates, in order; immutable, and equal when all their templates are.
+
+    Args:
+        unigram: templates of attributes that go with a label, as strings (see `parse_template`)
+            or `Template` objects.
+        bigram: templates of attributes that go with the pair of a token's label and the one
+            before it.
+        transitions: whether a model should also have a weight for every pair of labels, whatever
+            the tokens are. A CRF++ file says so with a plain ``B`` line.
+
+    Example:
+        >>> templates = Templates(["word[0]", "word[-1]|word[0]", "bias"])
+        >>> len(templates.unigram), templates.bigram, templates.transitions
+        (3, (), True)
+        >>> templates == Templates(["word[0]", "word[-1] | word[0]", "bias"])
+        True
+    """
+
+    __slots__ = ("_bigram", "_transitions", "_unigram")
+
+    def __init__(
+        self,
+        unigram: Iterable[str | Template],
+        bigram: Iterable[str | Template] = (),
+        transitions: bool = True,
+    ):
+        self._unigram = _as_templates(unigram, "unigram", "U")
+        self._bigram = _as_templates(bigram, "bigram", "B")
+        self._transitions = bool(transitions)
+
+    @property
+    def unigram(self) -> tuple[Template, ...]:
+        """Templates of attributes that go with a label."""
+        return self._unigram
+
+    @property
+    def bigram(self) -> tuple[Template, ...]:
+        """Templates of attributes that go with a pair of labels."""
+        return self._bigram
+
+    @property
+    def transitions(self) -> bool:
+        """Whether plain label–label weights are wanted."""
+        return self._transitions
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that the templates read, in the order of their first use."""
+        atoms = (atom for template in self._unigram + self._bigram for atom in template.atoms)
+        return tuple(dict.fromkeys(atom.column for atom in atoms))
+
+    @classmethod
+    def parse(
+        cls, text: str, columns: Sequence[str] | None = None, source: str = "templates"
+    ) -> Templates:
+        """Read the text of a template file, in jaxseq's notation or in that of CRF++.
+
+        It is CRF++'s when a line begins with ``U`` or ``B`` and holds ``%x[``, or is only such a
+        letter with a number or an identifier. Blank lines and lines that begin with ``#`` are
+        skipped. In jaxseq's notation, a line is a template, or ``edge:`` and a template that goes
+        with a pair of labels, or ``transitions: no`` (or ``yes``, which is the default).
+
+        Args:
+            text: the lines.
+            columns: names of the columns 0, 1, … of a CRF++ file; None calls them "0", "1", ….
+            source: what an error message calls the text, e.g. the file's path.
+
+        Example:
+            >>> Templates.parse("# words\\nword[0]\\nedge: word[0]")
+            Templates(['word[0]'], bigram=['word[0]'], transitions=True)
+            >>> Templates.parse("U00:%x[0,0]\\nB", columns=["word"])
+            Templates(['U00:%x[0,word]'], bigram=[], transitions=True)
+        """
+        lines = [
+            (number, line)
+            for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1)
+            if line.strip() and not line.lstrip().startswith("#")
+        ]
+        if not lines:
+            raise ValueError(f"{source}: expected at least one template, found none")
+        lines = [(number, line.removesuffix("\r")) for number, line in lines]
+        if any(is_crfpp_line(line) for _, line in lines):
+            return _parse_crfpp(lines, columns, source)
+        return _parse_native(lines, source)
+
+    def to_json(self) -> dict[str, Any]:
+        """The set as lists, strings and a bool, ready for `json.dumps`.
+
+        Example:
+            >>> Templates(["word[0]"]).to_json()
+            {'unigram': ['word[0]'], 'bigram': [], 'transitions': True}
+        """
+        return {
+            "unigram": [_to_json(template) for template in self._unigram],
+            "bigram": [_to_json(template) for template in self._bigram],
+            "transitions": self._transitions,
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> Templates:
+        """The set that `to_json` wrote; ValueError on anything else.
+
+        Example:
+            >>> Templates.from_json(Templates(["word[0]"]).to_json())
+            Templates(['word[0]'], bigram=[], transitions=True)
+        """
+        keys = {"unigram", "bigram", "transitions"}
+        if not isinstance(value, dict) or set(value) != keys:
+            raise ValueError(f"templates: expected a dict of {sorted(keys)}, found {value!r:.80}")
+        if not isinstance(value["transitions"], bool):
+            raise ValueError(
+                f"templates, transitions: expected a bool, found {value['transitions']!r:.80}"
+            )
+        lists = [value["unigram"], value["bigram"]]
+        for name, items in zip(("unigram", "bigram"), lists):
+            if not isinstance(items, list):
+                raise ValueError(f"templates, {name}: expected a list, found {items!r:.80}")
+        unigram, bigram = (list(map(_from_json, items)) for items in lists)
+        return cls(unigram, bigram, value["transitions"])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Templates):
+            return NotImplemented
+        return self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def __repr__(self) -> str:
+        unigram, bigram = (list(map(str, side)) for side in (self._unigram, self._bigram))
+        return f"Templates({unigram}, bigram={bigram}, transitions={self._transitions})"
+
+    def _parts(self) -> tuple[tuple[Template, ...], tuple[Template, ...], bool]:
+        return self._unigram, self._bigram, self._transitions
+
+
+def _as_templates(
+    items: Iterable[str | Template], name: str, crfpp_letter: str
+) -> tuple[Template, ...]:
+    """Parsed, and without a repetition, which would give every attribute of it twice."""
+    if isinstance(items, (str, Template)):
+        raise ValueError(f"{name}: expected a list of templates, found the one {str(items)!r}")
+    found: list[Template] = []
+    for item in items:
+        template = parse_template(item) if isinstance(item, str) else item
+        if template.crfpp and not template.text.startswith(crfpp_letter):
+            raise ValueError(
+                f"{name}: expected CRF++ templates that begin with {crfpp_letter}, "
+                f"found {template.text!r}"
+            )
+        # CRF++ itself takes a repeated line, and then counts the attribute twice.
+        if template in found and not template.crfpp:
+            raise ValueError(f"{name}: expected different templates, found twice {template.text!r}")
+        found.append(template)
+    return tuple(found)
+
+
+def _to_json(template: Template) -> str | dict[str, str]:
+    return {"crfpp": template.text} if template.crfpp else template.text
+
+
+def _from_json(value: Any) -> Template:
+    if isinstance(value, str):
+        return parse_template(value)
+    if isinstance(value, dict) and set(value) == {"crfpp"} and isinstance(value["crfpp"], str):
+        return parse_crfpp_template(value["crfpp"])
+    raise ValueError(f"templates: expected a string or {{'crfpp': string}}, found {value!r:.80}")
+
+
+def _parse_crfpp(
+    lines: list[tuple[int, str]], columns: Sequence[str] | None, source: str
+) -> Templates:
+    unigram: list[Template] = []
+    bigram: list[Template] = []
+    transitions = False
+    for number, line in lines:
+        try:
+            template = parse_crfpp_template(line, columns)
+        except ValueError as error:
+            _fail(source, number, error)
+        if template.text.startswith("U"):
+            unigram.append(template)
+        elif template.atoms:
+            bigram.append(template)
+        else:
+            transitions = True
+    return Templates(unigram, bigram, transitions)
+
+
+def _parse_native(lines: list[tuple[int, str]], source: str) -> Templates:
+    unigram: list[Template] = []
+    bigram: list[Template] = []
+    transitions = True
+    for number, line in lines:
+        directive = _DIRECTIVE.fullmatch(line.strip())
+        keyword, rest = directive.groups() if directive else ("", line)
+        try:
+            if keyword == "transitions":
+                transitions = _yes_or_no(rest)
+                continue
+            side = bigram if keyword == "edge" else unigram
+            template = parse_template(rest)
+            if template in side:
+                raise ValueError(f"expected different templates, found twice {template.text!r}")
+            side.append(template)
+        except ValueError as error:
+            _fail(source, number, error)
+    return Templates(unigram, bigram, transitions)
+
+
+def _yes_or_no(word: str) -> bool:
+    if word not in ("yes", "no"):
+        raise ValueError(f"transitions: expected yes or no, found {word!r}")
+    return word == "yes"
+
+
+def _fail(source: str, number: int, error: ValueError) -> NoReturn:
+    raise ValueError(f"{source}:{number}: {error}") from None
+
+
+# -------------------------------------------------------------------------------------------------
+# Template files.
+
+
+def read_templates(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Templates:
+    """Read a file of templates, one a line, in jaxseq's notation or in that of CRF++.
+
+    Which of the two it is shows in the lines themselves; see `Templates.parse`. A CRF++ file is
+    read as it is. Its plain ``B`` line becomes ``transitions``: without one, there are none.
+
+    Args:
+        path: the file, in UTF-8.
+        columns: names of the columns 0, 1, … of a CRF++ file; None calls them "0", "1", ….
+
+    Returns:
+        The templates.
+
+    Raises:
+        ValueError: ``path:line: …`` on a line that is no template.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "template"
+        ...     _ = path.write_text("# words\\nU00:%x[-1,0]\\nU01:%x[0,0]\\n\\nB\\n")
+        ...     read_templates(path, columns=["word"])
+        Templates(['U00:%x[-1,word]', 'U01:%x[0,word]'], bigram=[], transitions=True)
+    """
+    data = Path(path).read_bytes()
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        byte = data[error.start]
+        raise ValueError(f"{path}:{line}: expected UTF-8, found the byte 0x{byte:02x}") from None
+    return Templates.parse(text, columns, str(path))
+
+
+# -------------------------------------------------------------------------------------------------
+# Feature templates of the papers.
+
+
+def _around(atom: str, offsets: Iterable[int]) -> list[str]:
+    """The atom, in which ``#`` stands for the offset, at each offset."""
+    return [atom.replace("#", str(offset)) for offset in offsets]
+
+
+def _joined(atom: str, windows: Iterable[tuple[int, ...]]) -> list[str]:
+    """The conjunction of the atom at the offsets of each window."""
+    return ["|".join(_around(atom, window)) for window in windows]
+
+
+_NEAR = (-2, -1, 0, 1, 2)
+_NEXT = (-1, 0, 1)
+_PAIRS = ((-2, -1), (-1, 0), (0, 1), (1, 2))
+
+TOKEN_IDENTITY = Templates(["word[0]"])
+"""The word itself and nothing else: what an HMM sees.
+
+Example:
+    >>> TOKEN_IDENTITY.columns
+    ('word',)
+"""
+
+CONLL2000 = Templates(
+    [
+        *_around("word[#]", _NEAR),
+        *_joined("word[#]", [(-1, 0), (0, 1)]),
+        *_around("pos[#]", _NEAR),
+        *_joined("pos[#]", _PAIRS),
+        *_joined("pos[#]", [(-2, -1, 0), (-1, 0, 1), (0, 1, 2)]),
+    ]
+)
+"""Chunking: the 19 templates of Wanvarie et al. (2011), table 2, for ``word`` and ``pos``.
+
+On the training part of CoNLL-2000 they give 338,551 attributes, and one more with ``bias``.
+
+Example:
+    >>> len(CONLL2000.unigram), CONLL2000.columns, CONLL2000.transitions
+    (19, ('word', 'pos'), True)
+
+Reference: Wanvarie, Takamura and Okumura (2011), Active learning with subsequence sampling
+strategy for sequence labeling tasks, table 2.
+"""
+
+CONLL2003 = Templates(
+    [
+        *_around("word[#]", _NEAR),
+        *_joined("word[#]", [(-4, -3, -2, -1), (1, 2, 3, 4)]),
+        *_around("lower(word[#])", _NEAR),
+        *_joined("lower(word[#])", _PAIRS),
+        *_around("word_type(word[#])", _NEAR),
+        *_around("pos[#]", _NEAR),
+        *_joined("pos[#]", [*_PAIRS, (-1, 0, 1)]),
+        *_around("chunk[#]", _NEAR),
+        *_joined("chunk[#]", [*_PAIRS, (-1, 0, 1)]),
+        *_around("prefix(word[#], 2)", _NEXT),
+        *_around("prefix(word[#], 3)", _NEXT),
+        *_around("suffix(word[#], 2)", _NEXT),
+        *_around("suffix(word[#], 3)", _NEXT),
+    ]
+)
+"""Named entities: the 53 templates of Wanvarie et al. (2011), table 2, right-hand side.
+
+For the columns ``word``, ``pos`` and ``chunk``. A word shorter than a prefix or a suffix does not
+have it, and `word_type` says how the overlapping types of table 3 become one attribute; the paper
+leaves both open.
+
+Example:
+    >>> len(CONLL2003.unigram), CONLL2003.columns
+    (53, ('word', 'pos', 'chunk'))
+
+Reference: Wanvarie, Takamura and Okumura (2011), tables 2 and 3.
+"""
+
+_GREEK = (
+    "alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|omicron|pi|rho|"
+    "sigma|tau|upsilon|phi|chi|psi|omega"
+)
+_LONG_GREEK = "alpha|beta|gamma|delta|epsilon|theta|kappa|lambda|sigma|omega"  # eta is in "beta"
+_SPELLINGS = (
+    "[A-Z].*",  # begins with a capital
+    "[A-Z][a-z]*",  # one capital, then small letters
+    "[A-Z]+",
+    "[A-Za-z]+",
+    ".*[a-z][A-Z].*",  # a capital after a small letter
+    "[A-Z]",
+    ".*[0-9].*",
+    "[0-9]",
+    "[0-9][0-9]",
+    "[0-9]+",
+    "[+-]?[0-9]+[.,][0-9.,]*",  # a real number
+    "[A-Za-z0-9]*([A-Za-z][0-9]|[0-9][A-Za-z])[A-Za-z0-9]*",  # letters and digits together
+    "[IVXLCDM]+|[ivxlcdm]+",  # a Roman numeral
+    ".*-.*",
+    "-.*",
+    ".*-",
+    ".*/.*",
+    "[^A-Za-z0-9]+",  # punctuation
+    "[()\\[\\]]",
+    "['`\\\"]+",
+    f"(?i:{_GREEK})",
+    f"(?i:.*({_LONG_GREEK}).*)",
+    "[ACGTU]+",  # a nucleotide sequence
+)
+
+GENE_MENTION = Templates(
+    [
+        "bias",
+        *_around("word[#]", _NEAR),
+        *_joined("word[#]", [(-1, 0), (0, 1)]),
+        *_around("lower(word[#])", _NEXT),
+        *[f"{end}(word[0], {size})" for end in ("prefix", "suffix") for size in (1, 2, 3, 4)],
+        *_around("shape(word[#])", _NEXT),
+        *_around("short_shape(word[#])", _NEAR),
+        *_joined("short_shape(word[#])", [(-1, 0), (0, 1), (-1, 0, 1)]),
+        *[f'match(word[{offset}], "{spelling}")' for spelling in _SPELLINGS for offset in _NEXT],
+    ]
+)
+"""Gene mentions: templates in the style of McDonald and Pereira (2005), for ``word`` alone.
+
+Words in a window of two and their conjunctions, prefixes and suffixes of up to four characters,
+word shapes in full and with runs made one, and 23 orthographic predicates, each a regular
+expression that the whole word matches, on the word and its two neighbours. The style is theirs;
+the list of predicates is not a copy of theirs, and lexicons are left out.
+
+Example:
+    >>> GENE_MENTION.columns, len(GENE_MENTION.unigram)
+    (('word',), 99)
+
+Reference: McDonald and Pereira (2005), Identifying gene and protein mentions in text using
+conditional random fields, BMC Bioinformatics 6 (Suppl 1): S6. Jiao, Wang, Lee, Greiner and
+Schuurmans (2006) use the same features for semi-supervised learning.
+"""
