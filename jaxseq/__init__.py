@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from jaxseq._lazy import lazy_names as _lazy_names
+from jaxseq._runtime import Outcome as Outcome
 from jaxseq._runtime import map_on_cores as map_on_cores
 from jaxseq.lattice import BatchCovariance as BatchCovariance
 from jaxseq.lattice import BatchEntropyGradient as BatchEntropyGradient

@@ -1,7 +1,8 @@
-"""The other cores of a CPU."""
+"""What every long computation needs: a reason for its end, cores, Ctrl-C and a progress bar."""
 
 from __future__ import annotations
 
+import enum
 import os
 import signal
 import sys
@@ -11,10 +12,31 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-import jax
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+class Outcome(enum.StrEnum):
+    """Why a search or a training ended; as a string, in words.
+
+    Programs compare members; nobody matches on the text, which is for people and may change.
+
+    Example:
+        >>> Outcome.INTERRUPTED is Outcome("interrupted: the best result so far is kept")
+        True
+    """
+
+    CONVERGED_VALUE = "converged: the value hardly improves any more"
+    CONVERGED_GRADIENT = "converged: the gradient is close to zero"
+    FIXED_POINT = "converged: no label of the unlabelled sentences changes any more"
+    COUNTED = "converged: relative frequencies, which need no search"
+    MAX_ITERATIONS = "stopped: the number of iterations asked for is reached"
+    MAX_ROUNDS = "stopped: the number of rounds asked for is reached"
+    PRECISION = "stopped: no step improves the value within the precision of its arithmetic"
+    CYCLE = "stopped: the labels return to those of an earlier round, and would go on in a circle"
+    UNSURE = "stopped: no label is sure enough to learn from"
+    INTERRUPTED = "interrupted: the best result so far is kept"
+    IMPORTED = "imported: the model was trained by another program"
 
 
 def usable_cores() -> int:
@@ -52,6 +74,8 @@ def map_on_cores(fn: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
         >>> [marginals.nodes.shape for marginals in found]
         [(2, 3, 4), (2, 3, 4)]
     """
+    import jax  # not before it is needed: the command line imports this module
+
     items = list(items)
     double = jax.dtypes.canonicalize_dtype("float64") == "float64"
 

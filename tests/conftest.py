@@ -9,7 +9,6 @@ import gc
 import itertools
 import os
 from importlib.metadata import version
-from pathlib import Path
 
 QUICK_COMPILING = ["--xla_backend_optimization_level=0"]
 if version("jaxlib").startswith("0.10."):  # XLA aborts on a flag that it does not know
@@ -48,65 +47,34 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-APART = ("test_docs.py",)
-"""Modules whose tests share nothing."""
-TOGETHER = {
-    "laws of chains": ("chain", "derivatives enumeration extremes padding transformations"),
-    "active learning": ("tagger", "active_loop active_state"),
-    "CRFs of toys": (
-        "tagger", "checkpoint crfsuite estimator learning predictions robustness storage",
-    ),
-    "CRFs of toys without labels": (
-        "tagger", "entropy_weight self_training unlabelled unlabelled_refusals unlabelled_search",
-    ),
-    "HMMs of toys": (
-        "tagger", "codl codl_ends constrained hmm_errors hmm_search hmm_storage hmm_tagger",
-    ),
-}  # fmt: skip
-"""Modules that run the same programs, on chains or corpora of the same shapes."""
-UNITS = {
-    f"{folder}/test_{name}.py": unit
-    for unit, (folder, names) in TOGETHER.items()
-    for name in names.split()
-}
+@pytest.fixture(scope="module")
+def unchecked():
+    """The library's own words, not those of a type checker."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
+
+
 LONGEST = (
-    "scale/test_mesh.py", "chain/test_derivatives.py", "test_examples_are_true",
-    "scale/test_processes.py", "scale/test_hmm_processes.py", "verify/test_mutate.py",
-    "batch/test_batch_laws.py",
-    "verify/test_check.py", "experiments/", "tagger/", "learn/",
-)  # fmt: skip
+    "parallel/",
+    "verify/",
+    "lattice/test_derivatives",
+    "lattice/test_batch",
+    "experiments/",
+    "test_docs",
+)
 """What takes longest goes first, so that the workers end at about the same time."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Under ``-n``, units of work are handed out in the order of their first tests."""
-    if not os.environ.get("PYTEST_XDIST_WORKER"):
-        return
+    """Put the longest files first: `--dist loadfile` hands files out in this order."""
     items.sort(
         key=lambda item: next(
             (place for place, name in enumerate(LONGEST) if name in item.nodeid), len(LONGEST)
         )
     )
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    """Under ``-n``, tests of a unit share a worker, with compiled programs and fixtures."""
-    if config.option.dist != "load":
-        return None
-    from xdist.scheduler import LoadScopeScheduling
-
-    config.option.loadscopereorder = False  # would put many tests before long ones
-
-    class ByModule(LoadScopeScheduling):
-        def _split_scope(self, nodeid):
-            module = Path(nodeid.partition("::")[0])
-            if module.name in APART:
-                return nodeid
-            return UNITS.get("/".join(module.parts[-2:]), str(module))
-
-    return ByModule(config, log)
 
 
 _finished = itertools.count(1)

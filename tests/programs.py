@@ -30,8 +30,8 @@ from jaxseq.homotopy import _problem as homotopy
 from jaxseq.homotopy import _spectrum
 from jaxseq.taggers import _decoding as _lattices
 from jaxseq.text import TokenFeatures
-from tests.chain.cases import SHARED, Case, random_case, scores_of
-from tests.chain.registry import ENTRIES, Entry, projected
+from tests.lattice.cases import SHARED, Case, random_case, scores_of
+from tests.lattice.registry import ENTRIES, Entry, projected
 
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function of arrays, and arguments for it."""

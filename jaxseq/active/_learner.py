@@ -217,7 +217,7 @@ def train_round(
         "objective": float(found.loss),
         "iterations": found.iterations,
         "evaluations": found.evaluations,
-        "outcome": found.outcome.value,
+        "outcome": found.outcome,
         "short": is_short,
         "new_labels": run.has_news,
         "kappa": None if before is None else agreement(before.labels, look.labels),
@@ -247,7 +247,7 @@ def fit_known(
     problem = run.pool.problem(trained, labels)
     model, found, is_short = train_on(problem, plan_of(tagger), older, run.pool.shape, most)
     tagger._take(model, run.pool.classes, run.pool.extractor)
-    tagger.loss_, tagger.outcome_ = found.loss, found.outcome.value
+    tagger.loss_, tagger.outcome_ = found.loss, found.outcome
     tagger.n_iter_, tagger.n_evaluations_ = found.iterations, found.evaluations
     return found, is_short, int(trained.sum())
 

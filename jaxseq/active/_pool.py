@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
-from jaxseq._runtime import interrupts_deferred, map_on_cores, usable_cores
+from jaxseq._runtime import Outcome, interrupts_deferred, map_on_cores, usable_cores
 from jaxseq.active._strategies import Answer, Groups, Look, Sequences, Spans, Strategy
 from jaxseq.crf import (
     CRF,
@@ -27,7 +27,6 @@ from jaxseq.crf import (
     Layout,
     Legal,
     Objective,
-    Outcome,
     Parameters,
     Plan,
     Problem,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 
+from jaxseq._runtime import Outcome
 from jaxseq.cli._files import (
     STANDARD,
     Block,
@@ -545,7 +546,7 @@ def _train_on_own_labels(
     ).fit(train.sentences, train.labels, unlabelled=others)
     last: CRFTagger = trained.tagger_
     interrupted = None
-    if trained.outcome_.startswith("interrupted"):
+    if trained.outcome_ is Outcome.INTERRUPTED:
         rounds = f"{trained.rounds_} rounds of self-training"
         interrupted = iterations_before_interrupt(last) or rounds
     report = {
@@ -566,7 +567,7 @@ def _counted(others: list[Sentence], report: dict[str, Any]) -> dict[str, Any]:
 
 def iterations_before_interrupt(tagger: CRFTagger) -> str | None:
     """In words; None where there was no Ctrl-C."""
-    if not tagger.outcome_.startswith("interrupted"):
+    if tagger.outcome_ is not Outcome.INTERRUPTED:
         return None
     if not tagger.n_iter_:
         raise KeyboardInterrupt  # a model that has learnt nothing is not worth keeping
@@ -1065,7 +1066,7 @@ def train_hmm(
         return train_with(cast(Any, tagger), train, others, None, options)
     tagger.fit(train.sentences, train.labels, unlabelled=others, **together)
     interrupted = None
-    if tagger.outcome_.startswith("interrupted"):
+    if tagger.outcome_ is Outcome.INTERRUPTED:
         interrupted = f"{tagger.n_iter_} iterations"
     report = None
     if others is not None:
@@ -1229,7 +1230,7 @@ def train_codl(
         warnings.simplefilter("ignore", ConstraintWarning)
         learner.fit(train.sentences, train.labels, unlabelled=others, **together)
     interrupted = None
-    if learner.outcome_.startswith("interrupted"):
+    if learner.outcome_ is Outcome.INTERRUPTED:
         cycles = f"{len(learner.history_)} cycles of constraint-driven learning"
         interrupted = iterations_before_interrupt(learner.tagger_) or cycles
     sentences = sum([len(others)] if peers is None else peers.exchange(len(others)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import enum
 import hashlib
 import numbers
 import os
@@ -21,7 +20,7 @@ from jaxtyping import Array, ArrayLike, Float
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from jaxseq._runtime import interrupts_deferred, progress_bar
+from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar
 from jaxseq.constraints._constraint import Constraints, Scheme, bind_constraints
 from jaxseq.constraints._penalties import corpus_violations
 from jaxseq.crf import (
@@ -42,7 +41,6 @@ from jaxseq.crf import (
     search,
 )
 from jaxseq.hmm import (
-    COUNTED,
     HMM,
     HMMTagger,
     Multinomials,
@@ -586,7 +584,7 @@ class CRFLearner:
             model = mix_models(self._carried(first), model, self._keep)
         tagger = fresh(self._estimator)
         tagger._take(model, self.classes, self._extractor)
-        tagger.loss_, tagger.outcome_ = found.loss, found.outcome.value
+        tagger.loss_, tagger.outcome_ = found.loss, found.outcome
         tagger.n_iter_, tagger.n_evaluations_ = found.iterations, found.evaluations
         return tagger
 
@@ -731,17 +729,9 @@ class HMMLearner:
             model = mix_models(first.model_, model, self._keep)
         tagger = fresh(self._estimator)
         tagger._take(model, self.classes, data.vocabulary)
-        tagger.outcome_, tagger.n_iter_ = COUNTED, 0
+        tagger.outcome_, tagger.n_iter_ = Outcome.COUNTED, 0
         tagger.loss_ = tagger.log_likelihood_ = None
         return tagger
-
-
-class Outcome(enum.Enum):
-    """Why constraint-driven learning ended, in words."""
-
-    FIXED_POINT = "converged: no label of the unlabelled sentences changes any more"
-    MAX_CYCLES = "stopped: the number of cycles asked for is reached"
-    INTERRUPTED = "interrupted: the tagger of the last complete cycle is kept"
 
 
 class CoDL(BaseEstimator):
@@ -842,6 +832,11 @@ class CoDL(BaseEstimator):
 
     # ------------------------------------------------------------------------------ training
 
+    @property
+    def interrupted_(self) -> bool:
+        """Whether Ctrl-C ended `fit`."""
+        return self.outcome_ is Outcome.INTERRUPTED
+
     def fit(
         self,
         X: Iterable[Any],
@@ -888,7 +883,7 @@ class CoDL(BaseEstimator):
             notes = CoDLNotes(self.checkpoint, self._about(), X, y, others, together)
             kept = notes.load()
         self.tagger_, self.history_ = learner.supervised(), []
-        self.outcome_ = Outcome.INTERRUPTED.value
+        self.outcome_ = Outcome.INTERRUPTED
         if _interrupted(self.tagger_):
             return self
         past, first = None, self.tagger_
@@ -899,7 +894,7 @@ class CoDL(BaseEstimator):
             if kept is not None:
                 past = self._resume(job, kept)
             outcome, past = self._go_on(job, first, past, tick)
-        self.outcome_ = outcome.value
+        self.outcome_ = outcome
         if outcome is not Outcome.INTERRUPTED:
             notes.remove()
         if past is not None:
@@ -942,7 +937,7 @@ class CoDL(BaseEstimator):
             if job.peers.count > 1:
                 raise  # a second one: the others are still at work
             return Outcome.INTERRUPTED, past
-        return Outcome.MAX_CYCLES, past
+        return Outcome.MAX_ROUNDS, past
 
     def _resume(self, job: _Job, kept: Kept) -> Labelling:
         """The labelling of the last cycle that was complete, whose tagger is learnt again."""
@@ -1045,4 +1040,4 @@ class _Job(NamedTuple):
 
 
 def _interrupted(tagger: Any) -> bool:
-    return tagger.outcome_.startswith("interrupted")
+    return tagger.outcome_ is Outcome.INTERRUPTED

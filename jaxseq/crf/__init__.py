@@ -17,7 +17,6 @@ from jaxseq.crf._entropy_regularisation import (
     entropy_regularised_gradient as entropy_regularised_gradient,
 )
 from jaxseq.crf._entropy_regularisation import entropy_regularised_loss as entropy_regularised_loss
-from jaxseq.crf._lbfgs import Outcome as Outcome
 from jaxseq.crf._lbfgs import Settings as Settings
 from jaxseq.crf._lbfgs import State as State
 from jaxseq.crf._lbfgs import begin_search as begin_search
@@ -74,7 +73,6 @@ __all__ = [
     "Layout",
     "Legal",
     "Objective",
-    "Outcome",
     "Parameters",
     "Settings",
     "Shard",

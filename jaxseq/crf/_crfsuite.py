@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from jaxseq._runtime import Outcome
 from jaxseq.crf._model import CRF
 from jaxseq.crf._tagger import CRFTagger
 from jaxseq.text import DictExtractor
@@ -91,7 +92,7 @@ def import_crfsuite(path: str | os.PathLike[str]) -> CRFTagger:
     extractor.fit_transform([[attributes]])  # a token that has them all numbers them in order
     tagger = CRFTagger()
     tagger._take(CRF(weights, transitions), sorted(labels), extractor)
-    tagger.outcome_ = "imported from a dump of CRFsuite"
+    tagger.outcome_ = Outcome.IMPORTED
     return tagger
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from sklearn.model_selection import KFold
 
-from jaxseq._runtime import progress_bar
+from jaxseq._runtime import Outcome, progress_bar
 from jaxseq.crf._data import EntropyGradient
 from jaxseq.crf._problem import EntropyTerm, Vocabulary, check_unlabelled, check_vocabulary
 from jaxseq.crf._tagger import CRFTagger
@@ -161,7 +161,7 @@ class _Fold:
 
 def _uninterrupted(tagger: CRFTagger) -> CRFTagger:
     """The tagger; Ctrl-C ends a training early, whose score would not count."""
-    if tagger.outcome_.startswith("interrupted"):
+    if tagger.outcome_ is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
     return tagger
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array
+
+from jaxseq._runtime import Outcome
 
 # -------------------------------------------------------------------------------------------------
 # How far to go along a direction: a step that satisfies the strong Wolfe conditions.
@@ -213,16 +214,6 @@ def move(parameters, direction, pseudo, step):
 
 
 Tree = TypeVar("Tree")
-
-
-class Outcome(enum.Enum):
-    """Why a search ended, in words."""
-
-    CONVERGED_VALUE = "converged: the value hardly improves any more"
-    CONVERGED_GRADIENT = "converged: the gradient is close to zero"
-    MAX_ITERATIONS = "stopped: the number of iterations asked for is reached"
-    PRECISION = "stopped: no step improves the value within the precision of its arithmetic"
-    INTERRUPTED = "interrupted: the best point so far is kept"
 
 
 class State(NamedTuple):

@@ -33,7 +33,7 @@ from jaxseq._io import (
     save_checkpoint,
     write_arrays,
 )
-from jaxseq.crf._lbfgs import Outcome
+from jaxseq._runtime import Outcome
 from jaxseq.crf._mesh_objective import Blocks, RowsOf
 from jaxseq.crf._parameters import Parameters
 from jaxseq.crf._problem import EntropyTerm, Plan, Problem

@@ -13,10 +13,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from jaxseq._runtime import interrupts_deferred, progress_bar
+from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar
 from jaxseq.crf import _lbfgs, _stochastic
 from jaxseq.crf._data import Layout, Shard, ShardMaker, lay_out, lay_out_by_length, without_gaps
-from jaxseq.crf._lbfgs import Outcome
 from jaxseq.crf._mesh_objective import Blocks, MeshObjective
 from jaxseq.crf._objective import Objective
 from jaxseq.crf._parameters import Parameters, Spread

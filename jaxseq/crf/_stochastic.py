@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from jaxseq.crf._lbfgs import Outcome
+from jaxseq._runtime import Outcome
 
 Algorithm = Literal["adamw", "sgd"]
 

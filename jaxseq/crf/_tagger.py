@@ -291,10 +291,15 @@ class CRFTagger(BaseEstimator):
         found = search(problem, plan, start, spread, term)
         with in_host_memory(in_blocks):
             self._take(spread.model(found.parameters, problem.legal), classes, extractor)
-        self.loss_, self.outcome_ = found.loss, found.outcome.value
+        self.loss_, self.outcome_ = found.loss, found.outcome
         self.n_iter_, self.n_evaluations_ = found.iterations, found.evaluations
         self.seconds_ = {"features": taken, **found.seconds, "all": time.perf_counter() - began}
         return self
+
+    @property
+    def interrupted_(self) -> bool:
+        """Whether Ctrl-C ended `fit`."""
+        return self.outcome_ is Outcome.INTERRUPTED
 
     @staticmethod
     def _start(

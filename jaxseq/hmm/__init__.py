@@ -38,7 +38,6 @@ from jaxseq.hmm._path import smoothed_means as smoothed_means
 
 if _TYPE_CHECKING:
     from jaxseq.hmm._published import published_jacobian as published_jacobian
-    from jaxseq.hmm._search import COUNTED as COUNTED
     from jaxseq.hmm._search import HMMPlan as HMMPlan
     from jaxseq.hmm._search import check_hmm_settings as check_hmm_settings
     from jaxseq.hmm._search import check_own_mesh as check_own_mesh
@@ -88,7 +87,6 @@ __all__ = [
 """What users call; the other names are for the packages of jaxseq itself."""
 
 _LATER = {
-    "COUNTED": "jaxseq.hmm._search",
     "HMMPlan": "jaxseq.hmm._search",
     "HMMTagger": "jaxseq.hmm._tagger",
     "ImpossibleSentence": "jaxseq.hmm._tagger",

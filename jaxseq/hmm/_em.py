@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxseq._runtime import interrupts_deferred, progress_bar
-from jaxseq.crf import Outcome
+from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar
 from jaxseq.hmm._corpus import WordCorpus
 from jaxseq.hmm._counts import (
     FAMILIES,
@@ -361,7 +360,7 @@ def em(
         >>> from jaxseq.hmm import HMM
         >>> start = HMM(jnp.ones(2), jnp.ones((2, 2)), jnp.array([[2.0, 1.0], [1.0, 2.0]]))
         >>> found = em(start, EMOperator(None, word_corpus([[0, 0, 1, 1]] * 4, 2)))
-        >>> found.outcome.value
+        >>> found.outcome
         'converged: the value hardly improves any more'
         >>> found.model.probabilities.emission.round(2).tolist()
         [[1.0, 0.0], [0.0, 1.0]]

@@ -18,8 +18,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxseq._runtime import interrupts_deferred, progress_bar, usable_cores
-from jaxseq.crf import CRF, MODULUS, Before, Keeper, Outcome, check_unlabelled, sum_of_sentences
+from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar, usable_cores
+from jaxseq.crf import CRF, MODULUS, Before, Keeper, check_unlabelled, sum_of_sentences
 from jaxseq.hmm._corpus import WordCorpus, WordVocabulary, word_corpus
 from jaxseq.hmm._counts import FAMILIES, check_families, known_counts, log_likelihoods
 from jaxseq.hmm._em import EMOperator, Smoothing, agree, estimate_hmm, why_stop
@@ -337,9 +337,6 @@ def _sum_of_sequences(corpus: WordCorpus, labels: int) -> int:
     return sum_of_sentences(features, np.packbits(possible, axis=1), ones)
 
 
-COUNTED = "converged: relative frequencies, which need no search"
-
-
 class HMMFitted(NamedTuple):
     """Where a search ended: the model, and its unnormalised parameters Θ̃.
 
@@ -353,7 +350,7 @@ class HMMFitted(NamedTuple):
     objectives: tuple[float, ...]
     log_likelihood: float | None
     iterations: int
-    outcome: str
+    outcome: Outcome
 
 
 class Climb(NamedTuple):
@@ -393,7 +390,7 @@ def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFit
         for number in range(keeper.stage(len(stages)), len(stages)):
             run = _Run(plan, keeper, tick, pressed, number, number + 1 == len(stages))
             found = _climb(stages[number], begun if found is None else found, run)
-            if found.outcome == Outcome.INTERRUPTED.value:
+            if found.outcome == Outcome.INTERRUPTED:
                 break
     assert found is not None
     return found
@@ -441,7 +438,7 @@ def _supervised_start(data: HMMData, plan: HMMPlan, all_known: bool) -> HMM:
 def _counted(model: HMM, data: HMMData, plan: HMMPlan) -> HMMFitted:
     operator = EMOperator(data.labelled, None, 0.0, plan.smoothing, mesh=plan.mesh)
     found = operator(model.probabilities)
-    return HMMFitted(model, model.probabilities, (found.objective,), None, 0, COUNTED)
+    return HMMFitted(model, model.probabilities, (found.objective,), None, 0, Outcome.COUNTED)
 
 
 # ------------------------------------------------------------------------------------- climbing
@@ -493,7 +490,7 @@ def _climb(stage: _Stage, start: HMM | HMMFitted, run: _Run) -> HMMFitted:
         state.values,
         now.log_likelihood if "unlabelled" in stage.corpora else None,
         before.iterations + state.iteration,
-        outcome.value,
+        outcome,
     )
 
 

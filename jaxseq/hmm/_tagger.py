@@ -15,8 +15,8 @@ from jax.sharding import Mesh
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from jaxseq._runtime import progress_bar
-from jaxseq.crf import CRF, Outcome
+from jaxseq._runtime import Outcome, progress_bar
+from jaxseq.crf import CRF
 from jaxseq.hmm._corpus import WordVocabulary
 from jaxseq.hmm._model import HMM
 from jaxseq.hmm._search import (
@@ -157,6 +157,11 @@ class HMMTagger(BaseEstimator):
         self.dtype = dtype
 
     # ------------------------------------------------------------------------------ training
+
+    @property
+    def interrupted_(self) -> bool:
+        """Whether Ctrl-C ended `fit`."""
+        return self.outcome_ is Outcome.INTERRUPTED
 
     def fit(
         self,
@@ -493,7 +498,7 @@ def _train(data: HMMData, plan: HMMPlan, begin: HMM, balance: float) -> HMMFitte
 
 def _uninterrupted(found: HMMFitted) -> HMMFitted:
     """Ctrl-C ends a training early, whose score would not count."""
-    if found.outcome == Outcome.INTERRUPTED.value:
+    if found.outcome == Outcome.INTERRUPTED:
         raise KeyboardInterrupt
     return found
 

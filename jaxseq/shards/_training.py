@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jaxseq._io import load_checkpoint, save_checkpoint
-from jaxseq._runtime import interrupts_deferred, progress_bar
+from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar
 from jaxseq.crf import (
     DENSE_FROM,
     Algorithm,
@@ -25,7 +25,6 @@ from jaxseq.crf import (
     Legal,
     MeshObjective,
     Objective,
-    Outcome,
     Parameters,
     Plan,
     Problem,
@@ -343,7 +342,7 @@ def train_from_shards(
     search = StreamedSearch(corpus, plan, spread, legal)
     search.run(corpus.num_batches * plan.epochs if stop_after is None else stop_after)
     tagger._take(spread.model(search.parameters, legal), corpus.classes, extractor)
-    tagger.loss_, tagger.outcome_ = search.loss, search.outcome.value
+    tagger.loss_, tagger.outcome_ = search.loss, search.outcome
     tagger.n_iter_ = tagger.n_evaluations_ = search.state.iteration
     tagger.seconds_ = {"all": time.perf_counter() - began}
     return tagger

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import json
 import numbers
@@ -14,21 +13,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from jaxseq._runtime import progress_bar
+from jaxseq._runtime import Outcome, progress_bar
 from jaxseq.crf import check_unlabelled
 from jaxseq.taggers._labels import Label, Notes, check_number, fresh, settings_of
 
 Guess = list[str | None]
-
-
-class Outcome(enum.Enum):
-    """Why self-training ended, in words."""
-
-    FIXED_POINT = "converged: no label of the unlabelled sentences changes any more"
-    CYCLE = "stopped: the labels return to those of an earlier round, and would go on in a circle"
-    MAX_ROUNDS = "stopped: the number of rounds asked for is reached"
-    NOTHING = "stopped: no label is sure enough to learn from"
-    INTERRUPTED = "interrupted: the tagger of the last complete round is kept"
 
 
 class SelfTraining(BaseEstimator):
@@ -109,7 +98,7 @@ class SelfTraining(BaseEstimator):
             progress = _Progress(self._guess(self.tagger_, others), [], [])
             if not _any_known(progress.labels):
                 empty = not any(progress.labels)
-                outcome = Outcome.FIXED_POINT if empty else Outcome.NOTHING
+                outcome = Outcome.FIXED_POINT if empty else Outcome.UNSURE
                 return self._end(outcome, progress.labels, [])
         with progress_bar("self-training", self.max_rounds, self.progress) as tick:
             return self._go_on(X, y, others, progress, notes, tick)
@@ -174,14 +163,19 @@ class SelfTraining(BaseEstimator):
         if not changed:
             return Outcome.FIXED_POINT
         if not any(_is_known(label) for guess in new for label in guess):
-            return Outcome.NOTHING
+            return Outcome.UNSURE
         if _digest(new) in past.seen:
             return Outcome.CYCLE
         return Outcome.MAX_ROUNDS if len(past.history) >= self.max_rounds else None
 
+    @property
+    def interrupted_(self) -> bool:
+        """Whether Ctrl-C ended `fit`."""
+        return self.outcome_ is Outcome.INTERRUPTED
+
     def _end(self, outcome: Outcome, labels: list[Guess] | None, history: list) -> SelfTraining:
         self.labels_, self.history_, self.rounds_ = labels, history, len(history)
-        self.outcome_ = outcome.value
+        self.outcome_ = outcome
         return self
 
     # ---------------------------------------------------------- as the tagger of the last round
@@ -211,7 +205,7 @@ class _Progress(NamedTuple):
 
 
 def _interrupted(tagger: Any) -> bool:
-    return getattr(tagger, "outcome_", "").startswith("interrupted")
+    return getattr(tagger, "outcome_", None) is Outcome.INTERRUPTED
 
 
 def _check_possible(found: list[list[Any]]) -> None:

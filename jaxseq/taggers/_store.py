@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxseq._io import sync_file, sync_folder
+from jaxseq._runtime import Outcome
 from jaxseq.crf import CRF
 from jaxseq.hmm import EVENT_AXES, HMM, HMMTagger, Multinomials, WordVocabulary, check_hmm_settings
 from jaxseq.text import StringTable, Templates, extractor_from_state
@@ -263,7 +264,7 @@ def _build_crf(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> CRFTagge
     model = CRF(weights, **scores, edge_weights=pairs)
     tagger._take(model, labels, extractor)
     training = about["training"]
-    tagger.loss_, tagger.outcome_ = training["loss"], training["outcome"]
+    tagger.loss_, tagger.outcome_ = training["loss"], _read_outcome(training["outcome"])
     tagger.n_iter_, tagger.n_evaluations_ = training["iterations"], training["evaluations"]
     return tagger
 
@@ -284,6 +285,11 @@ def check_numbers(arrays: dict[str, np.ndarray], forbidden_may_be: bool = False)
         sound = np.isfinite(array) | (np.isneginf(array) & forbidden_may_be)
         if not sound.all():
             raise ValueError(f"{name}: expected finite numbers, got {array[~sound].flat[0]}")
+
+
+def _read_outcome(text: Any) -> Outcome | None:
+    """The reason for the end of the training; ValueError for a text that is no member's."""
+    return None if text is None else Outcome(text)
 
 
 def _unpack_weights(arrays: dict[str, np.ndarray], shape: tuple[int, int]) -> np.ndarray:
@@ -349,7 +355,7 @@ def build_hmm(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> HMMTagger
     tagger._take(model, labels, vocabulary)
     training = about["training"]
     tagger.loss_, tagger.log_likelihood_ = training["loss"], training["log_likelihood"]
-    tagger.outcome_, tagger.n_iter_ = training["outcome"], training["iterations"]
+    tagger.outcome_, tagger.n_iter_ = _read_outcome(training["outcome"]), training["iterations"]
     return tagger
 
 

@@ -179,7 +179,7 @@ def test_options_reach_codl(place, succeed, run, monkeypatch):
             self.constraints_ = self.constraints.bind(self.tagger_.classes_.tolist())
             violated = {"dogs": 0.5, "starts_with": 0.0, "must_appear": 0.25}
             self.history_ = [{"changed": 1, "mean_score": 0.0, "unmet": 2, "violated": violated}]
-            self.outcome_ = "interrupted: …"
+            self.outcome_ = jaxseq.Outcome.INTERRUPTED
             return self
 
     monkeypatch.setattr("jaxseq.constraints.CoDL", Quick)

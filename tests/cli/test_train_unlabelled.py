@@ -151,7 +151,7 @@ def test_settings_and_interrupts_of_self_training(command, run, monkeypatch):
         def fit(self, X, y, *, unlabelled):
             given.update(self.get_params(deep=False))
             self.tagger_ = self.estimator.set_params(checkpoint=None).fit(X, y)
-            self.rounds_, self.history_, self.outcome_ = 2, [], "interrupted: …"
+            self.rounds_, self.history_, self.outcome_ = 2, [], jaxseq.Outcome.INTERRUPTED
             return self
 
     monkeypatch.setattr("jaxseq.taggers.SelfTraining", Interrupted)

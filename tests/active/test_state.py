@@ -1,0 +1,411 @@
+"""Active learning on disk: killed anywhere it goes on as if it had not been; bad answers are
+refused, and change nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+import jaxseq
+from jaxseq.active import Answer, Sequences, Spans, Tokens
+from jaxseq.active import _journal as _active_folder
+from jaxseq.active._journal import JOURNAL, NEXT, SETTINGS, StateFolder
+from jaxseq.taggers import _store
+from tests.taggers.toys import LABELS, toy_corpus, words_of
+
+DICTS, Y = toy_corpus(5, sentences=30)
+X = words_of(DICTS)
+ROUNDS = 3
+
+
+def new_learner(strategy=Tokens(4, 0.95), **settings):  # noqa: B008 - immutable
+    tagger = jaxseq.CRFTagger(["word[0]", "word[-1]"], cores=1, l2=0.5, weights="dense",
+                              max_iterations=8)  # fmt: skip
+    return jaxseq.ActiveLearner(tagger, strategy, initial=2, **settings)
+
+
+def gold(queries) -> list[Answer]:
+    return [
+        Answer(q.sentence, t, Y[q.sentence][t]) for q in queries for t in range(q.start, q.stop)
+    ]
+
+
+def go_on(learner) -> None:
+    """To the end, with answers in two batches a round."""
+    while learner.status().round < ROUNDS:
+        answers = gold(learner.propose())
+        learner.answer(answers[: len(answers) // 2])
+        learner.answer(gold(learner.propose()))
+        learner.train()
+    learner.propose()
+
+
+def outcome_of(learner) -> tuple:
+    """All that another run must agree with, to the bit."""
+    known = learner._run.known
+    model = learner.tagger_.model_
+    return (
+        learner.propose(),
+        learner.status(),
+        known.answered.tolist(),
+        known.guessed.tolist(),
+        known.sampled.tolist(),
+        [np.asarray(leaf).tobytes() for leaf in (model.weights, model.transitions)],
+        [record["kappa"] for record in learner.history_],
+    )
+
+
+STRATEGIES = {
+    "tokens": Tokens(4, 0.95),
+    "guesses": Sequences(3, ask="unsure", threshold=0.7, keep_sure="model"),
+}
+
+
+@pytest.fixture(scope="module", params=STRATEGIES)
+def uninterrupted(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("active") / "run"
+    learner = new_learner(STRATEGIES[request.param]).begin(X, classes=LABELS, folder=folder)
+    go_on(learner)
+    return STRATEGIES[request.param], outcome_of(learner), folder
+
+
+class Killed(BaseException):
+    """Nothing in the library may catch it."""
+
+
+class Killer:
+    """Kills the process, as it were, at one of the moments at which the disk changes."""
+
+    def __init__(self, monkeypatch, at: int):
+        self.left, self.real_append = at, StateFolder.append
+        real_replace = os.replace
+
+        def append(folder, lines):
+            lines = list(lines)
+            self.tick()
+            if self.left == 0:  # half of what was to be written arrives
+                text = "".join(json.dumps(line) + "\n" for line in lines)
+                with (folder._path / JOURNAL).open("a") as file:
+                    file.write(text[: len(text) // 2])
+            self.tick()
+            self.real_append(folder, lines)
+            self.tick()
+
+        def replace(source, target):
+            self.tick()
+            real_replace(source, target)
+            self.tick()
+
+        monkeypatch.setattr(StateFolder, "append", append)
+        monkeypatch.setattr(_active_folder.os, "replace", replace)
+
+    def tick(self) -> None:
+        self.left -= 1
+        if self.left == -1:
+            raise Killed
+
+
+def test_killed_anywhere_it_ends_the_same(uninterrupted, tmp_path):
+    strategy, wanted, _ = uninterrupted
+    survived, at = False, 0
+    while not survived:
+        folder = tmp_path / str(at)
+        learner = new_learner(strategy).begin(X, classes=LABELS, folder=folder)
+        with pytest.MonkeyPatch.context() as patch:
+            Killer(patch, at)
+            try:
+                go_on(learner)
+                survived = True
+            except Killed:
+                pass
+        again = jaxseq.ActiveLearner.resume(folder, X)
+        if not survived:
+            answered = again._run.known.answered.sum()
+            assert answered >= learner._run.known.answered.sum()  # no answer is lost
+        go_on(again)
+        assert outcome_of(again) == wanted, f"killed at moment {at}"
+        at += 5  # of more than a hundred moments
+    assert at > 40
+
+
+def test_a_finished_folder_says_the_same(uninterrupted):
+    _, wanted, folder = uninterrupted
+    assert outcome_of(jaxseq.ActiveLearner.resume(folder, X)) == wanted
+    loaded = jaxseq.load(folder / "model")
+    assert loaded.classes_.tolist() == LABELS
+    lines = [json.loads(line) for line in (folder / JOURNAL).read_text().splitlines()]
+    assert {line["kind"] for line in lines} == {"query", "proposed", "answers", "trained"}
+    assert sorted(entry.name for entry in folder.iterdir()) == [JOURNAL, "model", SETTINGS]
+
+
+def test_labels_given_with_the_pool_come_back(tmp_path):
+    y = [None, ["A", {"A", "B"}, *[None] * (len(X[1]) - 2)][: len(X[1])], *[None] * (len(X) - 2)]
+    y[1][0] = "A"
+    begun = new_learner(Spans(2, 4, 0.9)).begin(X, y, LABELS, folder=tmp_path / "run")
+    assert begun.propose() == []  # something to train on is there
+    again = jaxseq.ActiveLearner.resume(tmp_path / "run", X)
+    assert again.strategy == Spans(2, 4, 0.9)
+    np.testing.assert_array_equal(again._run.known._allowed, begun._run.known._allowed)
+    np.testing.assert_array_equal(again._run.known.answered, begun._run.known.answered)
+    assert again.status() == begun.status()
+    assert again.status().labelled_sentences == 1
+
+
+def test_labels_that_are_taken_back_count_as_never_given(tmp_path):
+    y = [["A", *[None] * (len(X[0]) - 1)], *[None] * (len(X) - 1)]
+    learner = new_learner().begin(X, y, LABELS, folder=tmp_path / "run")
+    nothing = new_learner().begin(X, classes=LABELS)._run.known
+    learner.answer([Answer(1, 0, "A"), Answer(1, 1, "B"), Answer(2, 0, "C")])
+    learner.retract([(1, 0), (0, 0), (2, 0), (2, 1)])  # of the last nothing is known
+    learner.answer([Answer(2, 0, ("A", "B"))])
+    expected = nothing._allowed.copy()
+    first, second = len(X[0]), len(X[0]) + len(X[1])
+    expected[first + 1] = [label == "B" for label in LABELS]
+    expected[second] = [label in "AB" for label in LABELS]
+    for found in (learner, jaxseq.ActiveLearner.resume(tmp_path / "run", X)):
+        known = found._run.known
+        np.testing.assert_array_equal(known._allowed, expected)
+        assert np.flatnonzero(known.answered).tolist() == [first + 1, second]
+        assert (known.label_of(1, 1), known.label_of(2, 0), known.label_of(0, 0)) == (
+            "B",
+            ("A", "B"),
+            None,
+        )
+    with pytest.raises(ValueError, match=r"tokens\[1\]\.position: expected"):
+        learner.retract([(1, 1), (1, len(X[1]))])
+    assert learner.status().labelled_tokens == 2
+
+
+def test_a_query_is_asked_again_when_its_answer_is_taken_back():
+    learner = new_learner().begin(X, classes=LABELS)
+    queries = learner.propose()
+    learner.answer(gold(queries))
+    assert learner.propose() == []
+    learner.retract([(queries[1].sentence, queries[1].start)])
+    assert learner.propose() == queries[1:]
+
+
+def test_answers_that_came_at_once_are_whole_or_not_there(tmp_path):
+    """Half of a correction could be illegal, and then nothing could be read any more."""
+    tagger = jaxseq.CRFTagger(["word[0]"], scheme="IOB2", cores=1)
+    words, folder = [["a", "b"]], tmp_path / "run"
+    learner = jaxseq.ActiveLearner(tagger).begin(words, classes=["B-X", "I-X", "O"], folder=folder)
+    learner.answer([Answer(0, 0, "B-X"), Answer(0, 1, "I-X")])
+    before = (folder / JOURNAL).read_bytes()
+    learner.answer([Answer(0, 0, "O"), Answer(0, 1, "O")])
+    after = (folder / JOURNAL).read_bytes()
+    for size in range(len(before), len(after) + 1):
+        (folder / JOURNAL).write_bytes(after[:size])
+        known = jaxseq.ActiveLearner.resume(folder, words)._run.known
+        label = "O" if size == len(after) else "B-X"
+        assert known.label_of(0, 0) == label
+
+
+def test_single_answers_of_a_journal_are_read(tmp_path):
+    new_learner().begin(X, classes=LABELS, folder=tmp_path / "run")
+    with (tmp_path / "run" / JOURNAL).open("a") as file:
+        for label in ("A", ["A", "B"]):
+            row = {"kind": "answer", "round": 0, "sentence": 0, "position": 1, "label": label}
+            file.write(json.dumps(row) + "\n")
+    known = jaxseq.ActiveLearner.resume(tmp_path / "run", X)._run.known
+    assert known.label_of(0, 1) == ("A", "B")
+
+
+def test_a_disk_that_is_full_leaves_the_journal_as_it_was(tmp_path):
+    resource = pytest.importorskip("resource")
+    learner = new_learner().begin(X, classes=LABELS, folder=tmp_path / "run")
+    learner.answer([Answer(0, 0, "A")])
+    before = (tmp_path / "run" / JOURNAL).read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, hard))
+    try:
+        with pytest.raises(OSError, match="large"):
+            learner.answer([Answer(0, 1, "A")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (tmp_path / "run" / JOURNAL).read_bytes() == before
+    assert learner.status().labelled_tokens == 1
+    learner.answer([Answer(0, 2, "B")])
+    assert jaxseq.ActiveLearner.resume(tmp_path / "run", X).status().labelled_tokens == 2
+
+
+def test_killed_at_the_very_start_no_given_label_is_lost(tmp_path, monkeypatch):
+    def write(path):
+        raise Killed
+
+    monkeypatch.setattr(_active_folder, "replacing", write)
+    with pytest.raises(Killed):
+        new_learner().begin(X, Y, LABELS, folder=tmp_path / "run")
+    assert len((tmp_path / "run" / JOURNAL).read_text().splitlines()) == len(X)
+    with pytest.raises(ValueError, match="expected settings of active learning"):
+        jaxseq.ActiveLearner.resume(tmp_path / "run", X)
+
+
+def test_a_training_that_the_journal_does_not_know_of_is_forgotten(tmp_path):
+    folder = tmp_path / "run"
+    learner = new_learner().begin(X, classes=LABELS, folder=folder)
+    learner.answer(gold(learner.propose()))
+    (folder / NEXT).mkdir()
+    (folder / NEXT / "model.json").write_text("half of a mod")
+    again = jaxseq.ActiveLearner.resume(folder, X)
+    assert not (folder / NEXT).exists()
+    assert again.status().round == 0
+
+
+def test_a_save_that_was_killed_leaves_nothing_for_ever(tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    learner = new_learner().begin(X, classes=LABELS, folder=folder)
+    learner.answer(gold(learner.propose()))
+    before = sorted(path.name for path in folder.iterdir())
+    with monkeypatch.context() as killed:  # nothing of a killed process tidies up
+        killed.setattr(_store.shutil, "rmtree", lambda *_, **__: None)
+        killed.setattr(_store.os, "replace", _fails)
+        with pytest.raises(OSError, match="killed"):
+            learner.train()
+    assert sorted(path.name for path in folder.iterdir()) != before
+    jaxseq.ActiveLearner.resume(folder, X)
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def _fails(*_):
+    raise OSError("killed")
+
+
+# ---------------------------------------------------------------------------------- refusals
+
+LAST = len(X) - 1
+BAD = {
+    "unknown label": ([Answer(0, 0, "Z")], r"answers\[0\]\.label: expected one of .*'Z'"),
+    "unknown in a set": ([Answer(0, 0, ("A", "Z"))], r"answers\[0\]\.label: .*'Z'"),
+    "empty set": ([Answer(0, 0, ())], r"answers\[0\]\.label: .*got none"),
+    "sentence": ([Answer(0, 0, "A"), Answer(LAST + 1, 0, "A")], rf"\[1\]\.sentence: .*0 … {LAST}"),
+    "position": ([Answer(0, len(X[0]), "A")], r"answers\[0\]\.position: expected"),
+    "negative": ([Answer(0, -1, "A")], r"answers\[0\]\.position: expected"),
+    "no answer": ([7], r"answers\[0\]: expected \(sentence, position, label\)"),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", BAD)
+def test_bad_answers_are_refused_and_change_nothing(name, tmp_path):
+    folder = tmp_path / "run"
+    learner = new_learner().begin(X, classes=LABELS, folder=folder)
+    learner.answer(gold(learner.propose())[:2])
+    before = (folder / JOURNAL).read_bytes(), learner._run.known._allowed.copy(), learner.status()
+    answers, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        learner.answer(answers)
+    assert (folder / JOURNAL).read_bytes() == before[0]
+    np.testing.assert_array_equal(learner._run.known._allowed, before[1])
+    assert learner.status() == before[2]
+
+
+def test_answers_of_another_round_are_refused(tmp_path):
+    learner = new_learner().begin(X, classes=LABELS, folder=tmp_path / "run")
+    learner.answer(gold(learner.propose()), round=0)
+    learner.train()
+    before = learner._run.known.answered.copy()
+    with pytest.raises(ValueError, match="round: expected answers of round 1, got round 0"):
+        learner.answer(gold(learner.propose()), round=0)
+    np.testing.assert_array_equal(learner._run.known.answered, before)
+    learner.answer(gold(learner.propose()), round=1)
+
+
+def test_labels_that_the_scheme_forbids_are_refused():
+    tagger = jaxseq.CRFTagger(["word[0]"], scheme="IOB2", cores=1, max_iterations=5)
+    learner = jaxseq.ActiveLearner(tagger, initial=1)
+    learner.begin([["a", "b", "c"]], classes=["B-X", "I-X", "O"])
+    learner.answer([Answer(0, 0, "O")])
+    with pytest.raises(ValueError, match="sentence 0 that leave it no legal labelling"):
+        learner.answer([Answer(0, 1, "I-X")])
+    with pytest.raises(ValueError, match="no legal labelling"):
+        learner.answer([Answer(0, 1, ("O",)), Answer(0, 2, "I-X")])
+    assert learner.status().labelled_tokens == 1
+    learner.answer([Answer(0, 2, "I-X")])  # after a B-X that nobody has said yet
+    learner.train()
+    assert learner.tagger_.predict([["a", "b", "c"]])[0][2] in learner.classes_
+
+
+def test_guesses_that_contradict_the_annotator_are_left_out():
+    tagger = jaxseq.CRFTagger(["word[0]"], scheme="IOB2", cores=1, max_iterations=5)
+    learner = jaxseq.ActiveLearner(tagger).begin([["a", "b"], ["c"]], classes=["B-X", "I-X", "O"])
+    known = learner._run.known
+    known.guess(np.array([1, 2]), np.array([1, 0]))  # I-X after what will be O; B-X
+    learner.answer([Answer(0, 0, "O")])
+    trained, labels = known.to_train_on()
+    assert trained.tolist() == [True, True]
+    assert labels.gold.tolist() == [2, -1, 0]
+    learner.answer([Answer(1, 0, "O")])  # the annotator's word goes before the model's
+    assert known.to_train_on()[1].gold.tolist() == [2, -1, 2]
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_folders_and_settings_that_are_not_sound_are_refused(tmp_path):
+    folder = tmp_path / "run"
+    learner = new_learner().begin(X, classes=LABELS, folder=folder)
+    with pytest.raises(ValueError, match="expected nothing or an empty folder"):
+        new_learner().begin(X, classes=LABELS, folder=folder)
+    with pytest.raises(ValueError, match="X: expected the pool of"):
+        jaxseq.ActiveLearner.resume(folder, X[:-1])
+    with pytest.raises(ValueError, match="expected settings of active learning"):
+        jaxseq.ActiveLearner.resume(tmp_path / "nowhere", X)
+    learner.answer([Answer(0, 0, "A")])
+    text = (folder / JOURNAL).read_text()
+    (folder / JOURNAL).write_text("nonsense\n" + text)
+    with pytest.raises(ValueError, match="line 1: expected a JSON object of the journal"):
+        jaxseq.ActiveLearner.resume(folder, X)
+    (folder / JOURNAL).write_text(text.replace('"A"', '"Z"'))
+    with pytest.raises(ValueError, match="'Z'"):
+        jaxseq.ActiveLearner.resume(folder, X)
+    (folder / JOURNAL).unlink()
+    with pytest.raises(ValueError, match=f"{JOURNAL}: expected the journal of the run, found no"):
+        jaxseq.ActiveLearner.resume(folder, X)
+    (folder / SETTINGS).write_text("{}")
+    with pytest.raises(ValueError, match="expected the format"):
+        jaxseq.ActiveLearner.resume(folder, X)
+
+
+REFUSED = {
+    "estimator": (lambda: jaxseq.ActiveLearner("tagger"), "estimator: expected a CRFTagger"),
+    "strategy": (lambda: new_learner("tokens"), "strategy: expected Tokens"),
+    "budget": (lambda: new_learner(budget=0), "budget: expected a finite number, 1 or more"),
+    "kappa": (lambda: new_learner(kappa=1.5), "kappa: expected a number from -1 to 1, got 1.5"),
+    "how": (lambda: new_learner(initial_how="middle"), "initial_how: expected one of"),
+    "between": (lambda: new_learner(between=0), "between: expected"),
+}
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", REFUSED)
+def test_settings_that_make_no_sense_write_nothing(name, tmp_path):
+    make, message = REFUSED[name]
+    with pytest.raises(ValueError, match=message):
+        make().begin(X, classes=LABELS, folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_answers_that_are_no_list_are_refused():
+    learner = new_learner().begin(X, classes=LABELS)
+    with pytest.raises(ValueError, match=r"answers: expected a list of Answer\(.*\), got 3"):
+        learner.answer(3)
+    with pytest.raises(ValueError, match=r"tokens: expected a list of \(sentence, position\)"):
+        learner.retract(None)
+    assert learner.status().labelled_tokens == 0
+
+
+def test_steps_out_of_order_are_refused():
+    with pytest.raises(ValueError, match="expected a pool"):
+        new_learner().propose()
+    with pytest.raises(ValueError, match="classes: expected the labels that may be given"):
+        new_learner().begin(X)
+    learner = new_learner().begin(X, classes=LABELS)
+    with pytest.raises(ValueError, match="labels: expected at least one, got none"):
+        learner.train()
+    with pytest.raises(ValueError, match="expected a trained model"):
+        learner.look()
+    with pytest.raises(ValueError, match="expected a trained model"):
+        learner.recheck()
