@@ -150,8 +150,8 @@ def test_no_nan_to_num(path):
     assert "nan_to_num" not in names
 
 
-OF_JOINING = {"jax_enable_preemption_service", "jax_enable_recoverability"}
-"""Settings of the service that connects processes: to join them is to choose these."""
+OF_JOINING = {"jax_enable_preemption_service"}
+"""A setting of the service that connects processes: to join them is to choose it."""
 
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)

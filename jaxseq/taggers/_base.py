@@ -139,11 +139,9 @@ class SequenceTagger(BaseEstimator, ABC):
 
     def predict_marginals(self, X: Iterable[Any]) -> list[list[dict[str, float]]]:
         """As `predict_proba`, with a dict from label to probability for each token."""
+        marginals = self.predict_proba(X)
         classes = self.classes_.tolist()
-        return [
-            [dict(zip(classes, token)) for token in array.tolist()]
-            for array in self.predict_proba(X)
-        ]
+        return [[dict(zip(classes, token)) for token in array.tolist()] for array in marginals]
 
     def predict_k_best(
         self,
