@@ -98,6 +98,7 @@ class ConstrainedSentences(NamedTuple):
         warn_unmet(best.hard[:, 0])
         model, features, _ = self.scored
         ends = np.cumsum(features.lengths)
+        # Z is that of the model without constraints: penalties are taken off log p(y | x).
         totals = each_chain(model, features, _log_partition, mesh)
         return [
             (best.labels[end - n : end], row - (total if n else 0))
@@ -136,6 +137,7 @@ def search_scored(
         mesh: devices to search on.
     """
     model, features, sentences = scored
+    # Constraints of ρ = 0 change nothing, but would multiply the states of the search.
     kept = constraints.costly
     penalised = constraints.only(kept)
     seen = penalised.observe_all(sentences) if x is None else tuple(x[n] for n in kept)
@@ -170,6 +172,7 @@ def _least_violation(labellings: CorpusLabellings, lengths: np.ndarray) -> Corpu
 
     A sentence without a token has nothing that could violate a constraint.
     """
+    # Hard violations count before scores, as if each cost infinitely much.
     worse = labellings.hard > labellings.hard[:, :1]
     scores = np.where(worse, -np.inf, labellings.scores).astype(labellings.scores.dtype)
     hard = np.where(lengths[:, None] > 0, labellings.hard, 0)
@@ -179,6 +182,7 @@ def _least_violation(labellings: CorpusLabellings, lengths: np.ndarray) -> Corpu
 def _groups(lengths: np.ndarray, most: int) -> list[slice]:
     """Neighbouring sentences, about `most` tokens together and at least one sentence."""
     number = (np.cumsum(lengths) - lengths) // max(1, most)
+    # A group ends where the number of tokens before a sentence passes a multiple of `most`.
     bounds = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(lengths)]
     return [slice(first, end) for first, end in pairwise(bounds)]
 

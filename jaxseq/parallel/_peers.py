@@ -42,7 +42,7 @@ def in_words(error: BaseException) -> str:
         return f"{place}: cannot be read or written: {error.strerror or error}"
     if isinstance(error, MemoryError):
         return "expected enough memory for the data, there is too little"
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).split())  # JAX's messages have many lines
     if isinstance(error, jax.errors.JaxRuntimeError) and text.startswith("RESOURCE_EXHAUSTED"):
         return f"expected enough memory on the devices, there is too little ({text:.200})"
     if isinstance(error, ValueError | OSError):
@@ -60,6 +60,7 @@ def is_lost(error: BaseException) -> bool:
         >>> is_lost(jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"))
         False
     """
+    # A collective that was cut off comes as either type, by how far it had got.
     if isinstance(error, jax.errors.JaxRuntimeError):
         return not str(error).startswith(OWN)
     return isinstance(error, ValueError | OSError) and "Gloo" in str(error)
@@ -122,7 +123,7 @@ class Peers:
 
     def exchange_arrays(self, *arrays: np.ndarray) -> list[list[np.ndarray]]:
         """The arrays of all, which may differ in shape."""
-        file = io.BytesIO()
+        file = io.BytesIO()  # NumPy's own format keeps shapes and dtypes
         np.savez(file, *arrays, allow_pickle=False)
         unpacked = []
         for message in self.gather(file.getvalue()):
@@ -169,7 +170,7 @@ class Peers:
         """
         try:
             yield
-            if self.count > 1:
+            if self.count > 1:  # none leaves before all are well: the last may still fail
                 self.gather(b"")
         except OtherProcessError:
             raise
@@ -198,7 +199,7 @@ def _exchange_bytes(message: bytes) -> list[bytes]:
 
     lengths = np.asarray(process_allgather(np.array(len(message), np.int32)))
     width = 1 << max(6, int(lengths.max()) - 1).bit_length()  # few shapes, few compilations
-    padded = np.zeros(width, np.uint8)
+    padded = np.zeros(width, np.uint8)  # gathered arrays must have one shape
     padded[: len(message)] = np.frombuffer(message, np.uint8)
     rows = np.asarray(process_allgather(padded))
     return [row[:length].tobytes() for row, length in zip(rows, lengths.tolist())]
@@ -206,6 +207,7 @@ def _exchange_bytes(message: bytes) -> list[bytes]:
 
 def mesh_peers(mesh: Mesh | None) -> Peers:
     """The processes of a mesh; this one alone without one."""
+    # A mesh of this process's devices alone needs no others, whoever else takes part in the run.
     if mesh is None or not spans_processes(check_mesh(mesh)):
         return Peers(0, 1, lambda message: [message])
     return all_peers()

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from jaxseq._io import plain_text as _plain_text
 from jaxseq._lazy import lazy_names as _lazy_names
 from jaxseq.taggers._alike import OF_EACH as OF_EACH
 from jaxseq.taggers._alike import check_alike as check_alike
@@ -23,7 +24,6 @@ from jaxseq.taggers._labels import legal_by_scheme as legal_by_scheme
 from jaxseq.taggers._notes import Notes as Notes
 from jaxseq.taggers._notes import fresh as fresh
 from jaxseq.taggers._notes import settings_of as settings_of
-from jaxseq.taggers._notes import text_of as text_of
 from jaxseq.taggers._together import Together as Together
 
 if _TYPE_CHECKING:
@@ -37,6 +37,8 @@ if _TYPE_CHECKING:
     from jaxseq.taggers._store import check_stored_numbers as check_stored_numbers
     from jaxseq.taggers._store import load as load
     from jaxseq.taggers._store import register_kind as register_kind
+
+text_of = _plain_text
 
 __all__ = [
     "SelfTraining",

@@ -90,7 +90,7 @@ def check_labels(y: Sequence[Sequence[Label]], lengths: np.ndarray) -> list[Labe
     """The labels of all tokens in one list; ValueError when they do not go with the sentences."""
     if not isinstance(y, Iterable):
         raise ValueError(f"y: expected labels for {len(lengths)} sentences, got {y!r:.80}")
-    y = list(y)
+    y = list(y)  # which may be a generator
     if len(y) != len(lengths):
         raise ValueError(f"y: expected labels for {len(lengths)} sentences, got {len(y)}")
     flat: list[Label] = []
@@ -165,6 +165,7 @@ def encode_labels(flat: list[Label], classes: list[str], lengths: np.ndarray) ->
             partial[position] = indices
     if not (gold == UNKNOWN).any():
         return EncodedLabels(gold, None)
+    # Once one token is uncertain, every token has a row of what is allowed.
     allowed = np.zeros((len(flat), len(classes)), bool)
     known = np.flatnonzero(gold != UNKNOWN)
     allowed[known, gold[known]] = True
@@ -190,6 +191,7 @@ def check_paths_legal(
     if legal is None or not len(labels.gold):
         return
     ends = np.cumsum(lengths)
+    # Sentences without a token have neither a first nor a last one.
     first = np.zeros(len(labels.gold), bool)
     last = first.copy()
     first[(ends - lengths)[lengths > 0]] = True
@@ -199,6 +201,7 @@ def check_paths_legal(
     pairs = known & np.roll(known, 1) & ~first  # the pair that ends at each token
     wrong = np.zeros(len(gold), bool)
     wrong[pairs] = ~np.asarray(legal.transitions)[before[pairs], gold[pairs]]
+    # An unknown label, −1, is looked up as label 0, and left out by `known`.
     wrong |= known & first & ~np.asarray(legal.start)[np.maximum(gold, 0)]
     wrong |= known & last & ~np.asarray(legal.stop)[np.maximum(gold, 0)]
     if wrong.any():

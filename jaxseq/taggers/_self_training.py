@@ -95,6 +95,7 @@ class SelfTraining(BaseEstimator):
             self.checkpoint, lambda: Fingerprint("self-training", about, X, y, unlabelled)
         )
         saved = store.load()
+        # Of an earlier `fit`: what is here after Ctrl-C must be of this one.
         self.__dict__.pop("tagger_", None)
         if saved is not None:
             past = _Progress(**saved.notes)
@@ -109,6 +110,7 @@ class SelfTraining(BaseEstimator):
         with progress_bar("self-training", self.max_rounds, self.progress) as tick:
             while True:
                 labels = past.labels
+                # A sentence of which nothing is sure would only slow training down.
                 used = [pair for pair in zip(unlabelled, labels) if _count_known([pair[1]])]
                 guessed = ([x for x, _ in used], [guess for _, guess in used])
                 tagger = fresh(self.estimator).fit(X + guessed[0], y + guessed[1])
@@ -123,7 +125,7 @@ class SelfTraining(BaseEstimator):
                 past.history.append({"changed": changed, "learnt_from": _count_known(labels)})
                 tick(len(past.history), changed)
                 outcome = self._why_stop(changed, new, past)
-                if outcome is not None:
+                if outcome is not None:  # done: the next `fit` must not go on from here
                     store.remove()
                     return self._end(outcome, new, past.history)
                 past = past._replace(labels=new)
@@ -157,6 +159,7 @@ class SelfTraining(BaseEstimator):
                     )
             best = (paths[0] for paths in answers)
             return [path if log_p >= least else [None] * len(path) for path, log_p in best]
+        # Token by token, what is not sure enough becomes unknown: a partial labelling.
         place = {label: column for column, label in enumerate(tagger.classes_)}
         return [
             [label if p[place[label]] >= self.confidence else None for label, p in zip(*both)]
@@ -164,11 +167,12 @@ class SelfTraining(BaseEstimator):
         ]
 
     def _why_stop(self, changed: int, new: list[Guess], past: _Progress) -> Outcome | None:
+        # In order of what says most about the result: a fixed point may also be a last round.
         if not changed:
             return Outcome.FIXED_POINT
         if not _count_known(new):
             return Outcome.UNSURE
-        if _digest(new) in past.seen:
+        if _digest(new) in past.seen:  # training is deterministic: the same rounds would follow
             return Outcome.CYCLE
         return Outcome.MAX_ROUNDS if len(past.history) >= self.max_rounds else None
 
