@@ -2,8 +2,8 @@
 
 JAX connects the processes and watches over them: each tells process 0 every few seconds that it is
 there, and when one has been silent for a minute, or process 0 is gone, JAX ends the others with
-exit status 134 and a line on standard error that names the process which was missed. Here is what
-surrounds that: what was asked for, and what is said when the processes do not meet.
+exit status 134 and lines on standard error. Here is what surrounds that: what was asked for, and
+what is said when the processes do not meet.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 
@@ -30,8 +31,9 @@ TIMEOUTS = {
     # A stopped process or a lost host closes no connection: only its silence tells. The heartbeat
     # comes from a thread outside Python, which neither compiling nor reading delays.
     "heartbeat_timeout_seconds": 60,
-    # Processes that are done wait for the others, which may still evaluate or write.
-    "shutdown_timeout_seconds": 24 * 3600,
+    # A script that fails in one process waits so long for the others at its end, while they wait
+    # for what it was to send; then JAX ends them all.
+    "shutdown_timeout_seconds": 30,
 }
 """For `jax.distributed.initialize`; an older JAX has its own, 100 s and 300 s."""
 
@@ -58,8 +60,8 @@ def find_meeting(
         count: number of processes, or None.
         index: number of this one, or None.
         environment: ``JAX_COORDINATOR_ADDRESS``, ``JAX_NUM_PROCESSES`` and ``JAX_PROCESS_ID`` stand
-            for those that are None; a job step of SLURM with several tasks for all three, or for
-            the number of processes and this one's where there is a coordinator.
+            for those that are None; a job step of SLURM with several tasks for all three, or, where
+            there is a coordinator, for the two numbers.
 
     Raises:
         ValueError: when some are missing, or they make no sense.
@@ -96,19 +98,14 @@ def find_meeting(
 
 
 def _step_of_slurm(environment: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """Tasks of the job step, and which of them this is; None for a batch script, in no step.
-
-    Example:
-        >>> step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1"}
-        >>> _step_of_slurm({**step, "SLURM_NTASKS": "2"})
-        (2, 1)
-    """
+    """Tasks of the job step, and which of them this is; None outside any, as in a batch script."""
     in_step = "SLURM_STEP_NUM_TASKS" in environment or "SLURM_STEP_ID" in environment
     if "SLURM_JOB_ID" not in environment or not in_step:
         return None, None
     tasks = _whole_number("SLURM_STEP_NUM_TASKS", environment)
-    tasks = _whole_number("SLURM_NTASKS", environment) if tasks is None else tasks
-    return tasks, _whole_number("SLURM_PROCID", environment)
+    return tasks or _whole_number("SLURM_NTASKS", environment), _whole_number(
+        "SLURM_PROCID", environment
+    )
 
 
 def _whole_number(name: str, environment: Mapping[str, str]) -> int | None:
@@ -129,14 +126,12 @@ def join_processes(
 ) -> Peers | None:
     """Join the other processes of a run; before anything else is done with JAX.
 
-    From then on JAX watches over the processes: when one has not been heard of for a minute, since
-    it was stopped or its host is gone, or when process 0 has ended, JAX ends the others, which
-    would wait forever, with a line on standard error.
+    From then on JAX watches over the processes, and ends them when one is lost: see this module.
 
     Args:
-        coordinator: as in `find_meeting`, whose environment stands for arguments that are None.
-        count: likewise.
-        index: likewise.
+        coordinator: as in `find_meeting`, like the next two.
+        count: number of processes.
+        index: number of this one.
         wait_seconds: how long to wait for the others; after that this process ends, with exit
             status 1 and a line on standard error.
 
@@ -144,8 +139,8 @@ def join_processes(
         The processes, or None where nothing says that there are others.
 
     Raises:
-        ValueError: when they cannot meet: the port is in use, the host unknown, or they were told
-            different numbers of processes.
+        ValueError: when the port is in use, the host unknown, or the number of processes is not
+            the same in all.
 
     Example:
         >>> join_processes() is None
@@ -159,7 +154,9 @@ def join_processes(
     with contextlib.suppress(AttributeError):  # an older JAX has no such option
         jax.config.update("jax_enable_preemption_service", False)
     known = inspect.signature(jax.distributed.initialize).parameters
-    timeouts = {name: seconds for name, seconds in TIMEOUTS.items() if name in known}
+    timeouts: dict[str, Any] = {
+        name: seconds for name, seconds in TIMEOUTS.items() if name in known
+    }
     with _chatter_to_stderr(), _ending_after(wait_seconds, meeting):
         try:
             jax.distributed.initialize(
@@ -211,13 +208,14 @@ def _ending_after(seconds: float, meeting: Meeting) -> Iterator[None]:
     """End this process if what is inside takes longer; the others may never come."""
 
     def end() -> None:
-        count = "not all" if meeting.count is None else f"not all {meeting.count}"
-        line = f"{count} processes have met within {seconds:g} s; are all of them started?"
-        print(f"jaxseq: error: process {meeting.index or 0}: {line}", file=sys.stderr, flush=True)
+        count = "" if meeting.count is None else f"{meeting.count} "
+        line = f"not all {count}processes have met within {seconds:g} s; are all of them started?"
+        index = os.environ.get("SLURM_PROCID", 0) if meeting.index is None else meeting.index
+        print(f"jaxseq: error: process {index}: {line}", file=sys.stderr, flush=True)
         os._exit(1)  # the main thread is inside JAX, where no exception reaches it
 
     timer = threading.Timer(seconds, end)
-    timer.daemon = True
+    timer.daemon = True  # an error inside must not wait for it
     timer.start()
     try:
         yield
@@ -233,7 +231,8 @@ def leave_processes(peers: Peers) -> None:
         >>> leave_processes(all_peers())
     """
     if peers.count > 1:
-        jax.distributed.shutdown()  # which waits for the others
+        peers.exchange(None)  # as long as it takes: others may still evaluate or write
+        jax.distributed.shutdown()
 
 
 @contextlib.contextmanager
