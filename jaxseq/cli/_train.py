@@ -8,7 +8,6 @@ import json
 import math
 import os
 import sys
-import threading
 import time
 import traceback
 import warnings
@@ -151,12 +150,7 @@ def run_in_processes(
     """
     from jaxseq.parallel import in_words, is_lost, join_processes, leave_processes
 
-    def lost(index: int, reason: str) -> None:
-        _leave(index, FAILED, _lost(options, reason))
-
-    peers = join_processes(
-        options.coordinator, options.num_processes, options.process_id, when_lost=lost
-    )
+    peers = join_processes(options.coordinator, options.num_processes, options.process_id)
     if peers is None or peers.count == 1:
         return run(options, peers)
     try:
@@ -198,13 +192,8 @@ def _lost(options: argparse.Namespace, error: str) -> str:
     return f"{LOST}{kept} ({reason:.200})"
 
 
-_LEAVING = threading.Lock()
-"""Taken for good by the thread that says why this process ends: there is one reason only."""
-
-
 def _leave(index: int, status: int, message: str) -> NoReturn:
     """End this process without waiting for any other."""
-    _LEAVING.acquire()
     line = " ".join(message.split("\n"))
     print(f"jaxseq: error: process {index}: {line}", file=sys.stderr, flush=True)
     if index == 0:
@@ -1210,8 +1199,7 @@ def train_codl(
     Raises:
         KeyboardInterrupt: when nothing was learnt yet.
     """
-    from jaxseq.constraints import CoDL
-    from jaxseq.taggers import ConstraintWarning
+    from jaxseq.constraints import CoDL, ConstraintWarning
 
     began = time.perf_counter()
     learner: Any = CoDL(
@@ -1528,7 +1516,6 @@ def _read(options: argparse.Namespace, peers: Peers | None) -> _Input:
 def _train(options: argparse.Namespace, peers: Peers | None) -> int:
     from jaxseq.crf import CRFTagger
     from jaxseq.hmm import ImpossibleSentence
-    from jaxseq.parallel import others_not_needed
 
     writes = peers is None or peers.is_first
     with contextlib.nullcontext() if peers is None else peers.guard():
@@ -1548,8 +1535,7 @@ def _train(options: argparse.Namespace, peers: Peers | None) -> int:
             f"jaxseq: interrupted after {trained.interrupted}: the best model so far is kept",
             file=sys.stderr,
         )
-    with others_not_needed():
-        trained.tagger.save(options.out)
+    trained.tagger.save(options.out)
     report = _report(trained, counted, options.out)
     table = None
     if dev is not None and dev_labels is not None:
