@@ -3,10 +3,6 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from jaxseq._lazy import lazy_names as _lazy_names
-from jaxseq.taggers._alike import OF_EACH as OF_EACH
-from jaxseq.taggers._alike import check_alike as check_alike
-from jaxseq.taggers._alike import check_codl_alike as check_codl_alike
-from jaxseq.taggers._alike import check_hmm_alike as check_hmm_alike
 from jaxseq.taggers._decoding import ConstraintWarning as ConstraintWarning
 from jaxseq.taggers._decoding import Scored as Scored
 from jaxseq.taggers._decoding import best_labels as best_labels
@@ -36,7 +32,6 @@ from jaxseq.taggers._labels import fresh as fresh
 from jaxseq.taggers._labels import legal_by_scheme as legal_by_scheme
 from jaxseq.taggers._labels import settings_of as settings_of
 from jaxseq.taggers._labels import text_of as text_of
-from jaxseq.taggers._together import Together as Together
 
 if _TYPE_CHECKING:
     from jaxseq.taggers._self_training import SelfTraining as SelfTraining

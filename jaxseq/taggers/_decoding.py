@@ -9,11 +9,9 @@ from functools import lru_cache, partial
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.sharding import Mesh
 from jaxtyping import Array
 
@@ -27,10 +25,8 @@ from jaxseq.constraints import (
 )
 from jaxseq.crf import (
     CRF,
-    Blocks,
     Layout,
     Shard,
-    Spread,
     lay_out,
     make_shards,
     mesh_scores,
@@ -51,7 +47,6 @@ from jaxseq.lattice import (
 from jaxseq.parallel import (
     BY_DATA,
     EVERYWHERE,
-    MODEL,
     check_mesh,
     own_mesh,
     own_parts,
@@ -104,23 +99,11 @@ def token_score(
 
 # -------------------------------------------------------------------------------------------------
 # A trained model on new sentences, on the devices of a mesh.
-#
-# Along ``"model"`` a device has the weights of its own block of attributes, and scores are summed
-# along it; all that follows from the scores is then done by every device of a row.
 
 
 def own_places(mesh: Mesh) -> int:
     """How many shards are done at a time."""
-    return own_mesh(check_mesh(mesh)).devices.shape[0]
-
-
-def _place_model(model: CRF, mesh: Mesh) -> tuple[CRF, Blocks]:
-    """The model on the mesh with its table whole or in blocks, and how it is cut."""
-    blocks = Blocks.of(Spread(model.num_attributes, model.num_labels), mesh)
-    if blocks.count == 1:
-        return place(model, mesh), blocks
-    cut = eqx.tree_at(lambda crf: crf.table, model, blocks.cut(model.table, mesh))
-    return place(cut, mesh), blocks  # the table stays as it is
+    return own_mesh(check_mesh(mesh)).size
 
 
 @partial(jax.jit, static_argnames=("num", "run", "mesh"))
@@ -138,7 +121,7 @@ def on_mesh(
     """Per-slot results of ``run(nodes, edges, segments, num)``, one row a token.
 
     Sentences do not depend on each other: only the devices of this process take part, and nothing
-    is sent between them but scores, where weights are in blocks.
+    is sent between them.
 
     Args:
         model: the model. features: of this process's sentences. layout: where their tokens go.
@@ -146,16 +129,16 @@ def on_mesh(
         mesh: as of `jaxseq.parallel.make_mesh`.
     """
     mesh = own_mesh(check_mesh(mesh))
-    places = mesh.devices.shape[0]
+    places = mesh.size
     shards = make_shards(layout, features, model.num_attributes)
-    labels = model.num_labels
-    model, blocks = _place_model(model, mesh)
+    model = place(model, mesh)
     found: list[np.ndarray] = []
     for first in range(0, len(shards), places):
         group = shards[first : first + places]
         # A full row of devices every time: the last shard again where there are no more.
         placed = place_rows([*group, *[group[-1]] * (places - len(group))], mesh)
-        nodes = mesh_scores(model.table, model.start, model.stop, placed, mesh, blocks, labels)
+        ends = (model.start, model.stop)
+        nodes = mesh_scores(model.table, *ends, placed, mesh, model.num_labels)
         result = _run(nodes, model.transitions, placed.segments, placed.num_sequences, run, mesh)
         found += own_parts(result)[: len(group)]
     return layout.collect(found)
@@ -183,38 +166,14 @@ def run_chains(model: CRF, ids, values, pairs, lengths, run: Callable[[Chain], A
     return jax.vmap(one)(ids, values, pairs, lengths)
 
 
-@partial(jax.jit, static_argnames=("run", "mesh", "blocks"))
+@partial(jax.jit, static_argnames=("run", "mesh"))
 def _run_chains(
-    model: CRF, padded: PaddedChains, run: Callable[[Chain], Any], mesh: Mesh, blocks: Blocks
+    model: CRF, padded: PaddedChains, run: Callable[[Chain], Any], mesh: Mesh
 ) -> Any:
     def on_device(model, padded):
-        mine = own(padded)
-        if blocks.count == 1:
-            found = run_chains(model, *mine, run)
-        else:
-            found = _run_chains_in_blocks(model, mine, run, blocks)
-        return jax.tree.map(lambda array: array[None], found)
+        return jax.tree.map(lambda array: array[None], run_chains(model, *own(padded), run))
 
-    whole = jax.tree.map(lambda _: EVERYWHERE, model)
-    specs = eqx.tree_at(lambda crf: crf.table, whole, blocks.spec)
-    return on_devices(on_device, mesh, (specs, BY_DATA), BY_DATA)(model, padded)
-
-
-def _run_chains_in_blocks(
-    model: CRF, padded: PaddedChains, run: Callable[[Chain], Any], blocks: Blocks
-) -> Any:
-    """`run_chains` on a device that has one block of the table."""
-    local = padded.ids - lax.axis_index(MODEL) * blocks.rows
-    local = jnp.where((local >= 0) & (local < blocks.rows), local, -1)
-    flat = local.reshape(-1, local.shape[-1])
-    values = None if padded.values is None else padded.values.reshape(flat.shape)
-    nodes = lax.psum(model.scores(flat, values), MODEL)
-    nodes = nodes.reshape(*local.shape[:2], model.num_labels)
-
-    def one(nodes, pairs, length):
-        return run(model.chain_of(nodes, length, pairs))
-
-    return jax.vmap(one)(nodes, padded.pairs, padded.lengths)
+    return on_devices(on_device, mesh, (EVERYWHERE, BY_DATA), BY_DATA)(model, padded)
 
 
 def chains_on_mesh(
@@ -222,12 +181,12 @@ def chains_on_mesh(
 ) -> Iterator[Any]:
     """`run_chains` of chunks of one shape, a chunk for every place of this process at a time."""
     mesh = own_mesh(check_mesh(mesh))
-    places = mesh.devices.shape[0]
-    model, blocks = _place_model(model, mesh)
+    places = mesh.size
+    model = place(model, mesh)
     chunks = iter(chunks)
     while group := list(islice(chunks, places)):
         placed = place_rows([*group, *[group[-1]] * (places - len(group))], mesh)
-        found = _run_chains(model, placed, run, mesh, blocks)
+        found = _run_chains(model, placed, run, mesh)
         leaves, structure = jax.tree.flatten(found)
         parts = [own_parts(leaf)[: len(group)] for leaf in leaves]
         yield from (jax.tree.unflatten(structure, each) for each in zip(*parts))
@@ -502,7 +461,7 @@ def search_scored(
         nothing = np.zeros(shape, np.asarray(model.transitions).dtype)
         nothing[:, 1:] = -np.inf
         return CorpusLabellings(np.zeros((0, k), np.int32), nothing, np.zeros(shape, int), True)
-    nodes = flat_nodes(model, features, mesh)
+    nodes = flat_nodes(model, features)
     if model.edge_weights is None or features.edge_ids is None:
         found = search_corpus(nodes, model.transitions, lengths, wanted, seen, k, width, mesh=mesh)
         return _least_violation(found, lengths)
@@ -539,25 +498,14 @@ def _groups(lengths: np.ndarray, most: int) -> list[slice]:
     return [slice(first, end) for first, end in pairwise(bounds)]
 
 
-def flat_nodes(model: CRF, features: TokenFeatures, mesh: Mesh | None = None) -> np.ndarray:
-    """Scores [N, s] of all tokens' labels, those of starting and stopping included.
-
-    On the devices of a mesh where these share the weights out among them.
-    """
-    if mesh is not None and check_mesh(mesh).devices.shape[1] > 1:
-        layout = standard_layout(features.lengths, own_places(mesh))
-        return on_mesh(model, features, layout, _scores_alone, mesh)
+def flat_nodes(model: CRF, features: TokenFeatures) -> np.ndarray:
+    """Scores [N, s] of all tokens' labels, those of starting and stopping included."""
     layout = standard_layout(features.lengths)
     shards = make_shards(layout, features, model.num_attributes)
     ends = (model.start, model.stop)
     return layout.collect(
         [np.asarray(node_scores(model.table, *ends, shard, model.num_labels)) for shard in shards]
     )
-
-
-def _scores_alone(nodes: Any, edges: Any, segments: Any, num: int) -> Any:
-    """Of the rows of a shard, what is there already."""
-    return nodes
 
 
 def flat_edges(model: CRF, edge_ids: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from jaxseq._io import replacing
 from jaxseq.crf import UNKNOWN, EncodedLabels, Legal
-from jaxseq.taggers._together import Together
+from jaxseq.parallel import Devices
 from jaxseq.text import legal_transitions
 
 # -------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def check_labels(y: Sequence[Sequence[Label]], lengths: np.ndarray) -> list[Labe
 
 
 def find_classes(
-    flat: list[Label], lengths: np.ndarray, together: Together | None = None
+    flat: list[Label], lengths: np.ndarray, devices: Devices | None = None
 ) -> list[str]:
     """Every label that occurs, sorted; with several processes, in any of them."""
     found: set[str] = set()
@@ -102,7 +102,7 @@ def find_classes(
             found.add(str(label))  # a NumPy string becomes a plain one
         elif label is not None:
             found |= _check_set(label, position, lengths)
-    classes = sorted(found) if together is None else together.union(found)
+    classes = sorted(found) if devices is None else devices.union(found)
     if not classes:
         raise ValueError("y: expected at least one token with a label, got none")
     return classes
