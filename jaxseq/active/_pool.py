@@ -34,6 +34,8 @@ from jaxseq.crf import (
     Shard,
     ShardMaker,
     Spread,
+    each_chain,
+    k_best_paths,
     lay_out,
     make_shards,
     make_spread,
@@ -41,6 +43,7 @@ from jaxseq.crf import (
     padded_labels,
     run_stages,
     search,
+    standard_layout,
     without_gaps,
 )
 from jaxseq.lattice import (
@@ -61,12 +64,9 @@ from jaxseq.taggers import (
     check_labels,
     check_paths_legal,
     check_sentences,
-    each_chain,
     encode_labels,
     find_classes,
-    k_best_paths,
     legal_by_scheme,
-    standard_layout,
 )
 from jaxseq.text import (
     ONLY_COLUMN,

@@ -1035,8 +1035,7 @@ def train_codl(
     Raises:
         KeyboardInterrupt: when nothing was learnt yet.
     """
-    from jaxseq.constraints import CoDL
-    from jaxseq.taggers import ConstraintWarning
+    from jaxseq.constraints import CoDL, ConstraintWarning
 
     began = time.perf_counter()
     learner: Any = CoDL(
@@ -1352,7 +1351,6 @@ def _read(options: argparse.Namespace, peers: Peers | None) -> _Input:
 def _train(options: argparse.Namespace, peers: Peers | None) -> int:
     from jaxseq.crf import CRFTagger
     from jaxseq.hmm import ImpossibleSentence
-    from jaxseq.parallel import others_not_needed
 
     writes = peers is None or peers.is_first
     with contextlib.nullcontext() if peers is None else peers.guard():
@@ -1372,8 +1370,7 @@ def _train(options: argparse.Namespace, peers: Peers | None) -> int:
             f"jaxseq: interrupted after {trained.interrupted}: the best model so far is kept",
             file=sys.stderr,
         )
-    with others_not_needed():
-        trained.tagger.save(options.out)
+    trained.tagger.save(options.out)
     report = _report(trained, counted, options.out)
     table = None
     if dev is not None and dev_labels is not None:

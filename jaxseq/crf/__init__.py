@@ -18,13 +18,10 @@ from jaxseq.crf._objective import mesh_scores as mesh_scores
 from jaxseq.crf._objective import node_scores as node_scores
 from jaxseq.crf._objective import on_devices as on_devices
 from jaxseq.crf._objective import own as own
-from jaxseq.crf._parameters import Legal as Legal
 from jaxseq.crf._parameters import Parameters as Parameters
 from jaxseq.crf._parameters import Spread as Spread
 from jaxseq.crf._parameters import mask_forbidden as mask_forbidden
 from jaxseq.crf._score_gradient import EntropyGradient as EntropyGradient
-from jaxseq.crf._shards import UNKNOWN as UNKNOWN
-from jaxseq.crf._shards import EncodedLabels as EncodedLabels
 from jaxseq.crf._shards import Layout as Layout
 from jaxseq.crf._shards import Shard as Shard
 from jaxseq.crf._shards import ShardMaker as ShardMaker
@@ -38,10 +35,21 @@ from jaxseq.crf._stochastic import StochasticSettings as StochasticSettings
 from jaxseq.crf._stochastic import StochasticState as StochasticState
 from jaxseq.crf._stochastic import begin_descent as begin_descent
 from jaxseq.crf._stochastic import descend as descend
+from jaxseq.taggers import UNKNOWN as UNKNOWN
+from jaxseq.taggers import EncodedLabels as EncodedLabels
+from jaxseq.taggers import Legal as Legal
 
 if _TYPE_CHECKING:
     from jaxseq.crf._carry_over import carry_over as carry_over
     from jaxseq.crf._crfsuite import import_crfsuite as import_crfsuite
+    from jaxseq.crf._decoding import ScoredSentences as ScoredSentences
+    from jaxseq.crf._decoding import best_labels as best_labels
+    from jaxseq.crf._decoding import each_chain as each_chain
+    from jaxseq.crf._decoding import k_best_paths as k_best_paths
+    from jaxseq.crf._decoding import node_marginals as node_marginals
+    from jaxseq.crf._decoding import on_mesh as on_mesh
+    from jaxseq.crf._decoding import own_places as own_places
+    from jaxseq.crf._decoding import standard_layout as standard_layout
     from jaxseq.crf._entropy_weight import EntropyWeights as EntropyWeights
     from jaxseq.crf._entropy_weight import choose_entropy_weight as choose_entropy_weight
     from jaxseq.crf._entropy_weight import scoring_of as scoring_of
@@ -50,7 +58,6 @@ if _TYPE_CHECKING:
     from jaxseq.crf._learnt_weights import observed_places as observed_places
     from jaxseq.crf._learnt_weights import spread_from_places as spread_from_places
     from jaxseq.crf._problem import Problem as Problem
-    from jaxseq.crf._problem import check_unlabelled as check_unlabelled
     from jaxseq.crf._problem import encode_problem as encode_problem
     from jaxseq.crf._problem import read_both as read_both
     from jaxseq.crf._problem import share_corpus as share_corpus
@@ -97,20 +104,27 @@ _LATER = {
     "LBFGSStage": "jaxseq.crf._search",
     "Plan": "jaxseq.crf._settings",
     "Problem": "jaxseq.crf._problem",
+    "ScoredSentences": "jaxseq.crf._decoding",
+    "best_labels": "jaxseq.crf._decoding",
     "carry_over": "jaxseq.crf._carry_over",
-    "check_unlabelled": "jaxseq.crf._problem",
     "choose_entropy_weight": "jaxseq.crf._entropy_weight",
+    "each_chain": "jaxseq.crf._decoding",
     "encode_problem": "jaxseq.crf._problem",
     "frequent_places": "jaxseq.crf._learnt_weights",
     "import_crfsuite": "jaxseq.crf._crfsuite",
+    "k_best_paths": "jaxseq.crf._decoding",
     "make_spread": "jaxseq.crf._learnt_weights",
+    "node_marginals": "jaxseq.crf._decoding",
     "observed_places": "jaxseq.crf._learnt_weights",
+    "on_mesh": "jaxseq.crf._decoding",
+    "own_places": "jaxseq.crf._decoding",
     "read_both": "jaxseq.crf._problem",
     "run_stages": "jaxseq.crf._search",
     "scoring_of": "jaxseq.crf._entropy_weight",
     "search": "jaxseq.crf._search",
     "share_corpus": "jaxseq.crf._problem",
     "spread_from_places": "jaxseq.crf._learnt_weights",
+    "standard_layout": "jaxseq.crf._decoding",
 }
 """The estimators, loaded on first use: they stand above other packages that need the core."""
 

@@ -13,12 +13,12 @@ from sklearn.model_selection import KFold
 
 from jaxseq._io import Fingerprint, SearchStore
 from jaxseq._runtime import Outcome, progress_bar
-from jaxseq.crf._problem import Vocabulary, check_unlabelled, check_vocabulary
+from jaxseq.crf._problem import Vocabulary, check_vocabulary
 from jaxseq.crf._score_gradient import EntropyGradient
 from jaxseq.crf._settings import EntropyTerm
 from jaxseq.crf._tagger import CRFTagger
 from jaxseq.metrics import span_scores, token_accuracy
-from jaxseq.taggers import check_number, fresh, settings_of
+from jaxseq.taggers import check_number, check_unlabelled, fresh, settings_of
 from jaxseq.text import SCHEMES, parse_tag
 
 Scoring = Callable[[list[Any], list[list[str]]], float]

@@ -216,8 +216,8 @@ class Objective:
         entropy_gradient: how the gradient of the entropy is derived; the values are the same.
         cores: threads, where shards are more than these; None for one per shard.
         mesh: of `jaxseq.parallel.make_mesh`, for its devices in place of cores. Where it spans
-            several processes, all call the objective together, with the same parameters. Sent between
-            devices are the gradient by the learnt weights and O(s²) numbers more.
+            several processes, all call the objective together, with the same parameters. Devices
+            send each other the gradient by the learnt weights and O(s²) numbers more.
 
     `seconds` adds up where the time went, by the clock of the first core. The tables of a call are
     written over by the next: memory that is asked for anew each time costs as much in page faults

@@ -9,14 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jaxseq.crf._parameters import Legal
-from jaxseq.crf._shards import EncodedLabels
 from jaxseq.parallel import Devices
 from jaxseq.taggers import (
+    EncodedLabels,
     Label,
+    Legal,
     check_labels,
     check_paths_legal,
     check_sentence_weights,
+    check_unlabelled,
     encode_labels,
     find_classes,
     legal_by_scheme,
@@ -143,13 +144,6 @@ def check_vocabulary(vocabulary: Any) -> None:
     """ValueError unless it names a vocabulary."""
     if vocabulary not in ("all", "labelled"):
         raise ValueError(f"vocabulary: expected one of ['all', 'labelled'], got {vocabulary!r}")
-
-
-def check_unlabelled(unlabelled: Any) -> list[Any]:
-    """The sentences as a list; ValueError unless they are sentences."""
-    if isinstance(unlabelled, str | bytes) or not isinstance(unlabelled, Iterable):
-        raise ValueError(f"unlabelled: expected sentences, got {unlabelled!r:.60}")
-    return list(unlabelled)
 
 
 def _blaming_unlabelled(

@@ -19,9 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxseq.lattice import pack_lengths
 from jaxseq.parallel import all_peers, own_rows, place_rows, spans_processes
-
-UNKNOWN = -1
-"""Stands for the label of a token that has none, or several possible ones."""
+from jaxseq.taggers import UNKNOWN, EncodedLabels
 
 
 class Shard(eqx.Module):
@@ -102,17 +100,6 @@ def _deal(
     shard = np.repeat(row % shards, lengths)
     most = np.bincount(row[lengths > 0] % shards, minlength=shards).max(initial=0)
     return Layout(shard, slot, rows, width, int(most))
-
-
-@dataclass(frozen=True)
-class EncodedLabels:
-    """Labels of all tokens of a corpus, one after another.
-
-    gold: int32 [N], −1 where not known. allowed: bool [N, s], or None when all are known.
-    """
-
-    gold: np.ndarray
-    allowed: np.ndarray | None
 
 
 def make_shards(layout: Layout, *corpus) -> list[Shard]:

@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 
 from jaxseq._io import Before, Fingerprint, SearchStore, Stages
 from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar, usable_cores
-from jaxseq.crf import CRF, check_unlabelled, share_corpus
+from jaxseq.crf import CRF, share_corpus
 from jaxseq.hmm._corpus import WordCorpus, WordVocabulary, word_corpus
 from jaxseq.hmm._counts import FAMILIES, check_families, known_counts, log_likelihoods
 from jaxseq.hmm._em import EMOperator, Smoothing, agree, estimate_hmm, why_stop
@@ -30,6 +30,7 @@ from jaxseq.taggers import (
     check_labels,
     check_number,
     check_sentences,
+    check_unlabelled,
     encode_labels,
     find_classes,
 )
@@ -306,7 +307,9 @@ def features_of(words: np.ndarray, lengths: np.ndarray) -> TokenFeatures:
 # Which search for a hidden Markov model a checkpoint is of.
 
 
-def hmm_fingerprint(data: HMMData, plan: HMMPlan, start: HMM | None, devices: Devices) -> Fingerprint:
+def hmm_fingerprint(
+    data: HMMData, plan: HMMPlan, start: HMM | None, devices: Devices
+) -> Fingerprint:
     """All processes' data, the settings, and the starting point where one is given.
 
     Neither the number of processes or cores nor the order of the sentences is in it, but for that

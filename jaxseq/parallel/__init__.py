@@ -6,7 +6,6 @@ from jaxseq.parallel._launch import LOST as LOST
 from jaxseq.parallel._launch import find_meeting as find_meeting
 from jaxseq.parallel._launch import join_processes as join_processes
 from jaxseq.parallel._launch import leave_processes as leave_processes
-from jaxseq.parallel._launch import others_not_needed as others_not_needed
 from jaxseq.parallel._mesh import BY_DATA as BY_DATA
 from jaxseq.parallel._mesh import DATA as DATA
 from jaxseq.parallel._mesh import EVERYWHERE as EVERYWHERE
