@@ -16,6 +16,7 @@ import numpy as np
 import optax
 
 import jaxseq
+from experiments.haffari2008 import _jacobian as _published_jacobian
 from jaxseq import constraints, crf, hmm
 from jaxseq.active import _pool as _active_look
 from jaxseq.constraints import _search as constrained_corpus
@@ -23,7 +24,6 @@ from jaxseq.crf import EncodedLabels, ShardMaker, _lbfgs, _stochastic
 from jaxseq.crf import _lbfgs as _orthant
 from jaxseq.hmm import _counts
 from jaxseq.hmm import _jacobian as _em_products
-from jaxseq.hmm import _published as _em_covariance
 from jaxseq.hmm._path import _entropy_of_shard
 from jaxseq.homotopy import _linear as _bordered
 from jaxseq.homotopy import _problem as homotopy
@@ -365,11 +365,11 @@ def other_e_steps():
     return run, (_point(), _words().shards[0])
 
 
-@program("published_jacobian")
+@program()  # of an experiment, on the same devices
 def published_jacobian():
     def run(total, theta, words, legal):
-        total = _em_covariance._add_sequence(total, theta, words, legal)
-        return _em_covariance._times_normalisation(total, theta)
+        total = _published_jacobian._add_sequence(total, theta, words, legal)
+        return _published_jacobian._times_normalisation(total, theta)
 
     side = LABELS + LABELS**2 + WORDS * LABELS
     arguments = (np.zeros(4, np.int32), np.ones((4, LABELS), bool))

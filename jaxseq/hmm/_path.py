@@ -24,8 +24,8 @@ from jaxseq.hmm._counts import (
     check_corpus,
     check_families,
     check_fits,
+    count_sequences,
     known_counts,
-    number_of,
     shard_batch,
     shard_tally,
 )
@@ -103,7 +103,7 @@ def homotopy_problem(
         raise ValueError(f"frozen: expected a family to be left out, got {', '.join(frozen)}")
     check_corpus("unlabelled", unlabelled)
     constant = smoothed_means(labelled, smoothing, dtype)
-    number_of(unlabelled, name="unlabelled")
+    count_sequences(unlabelled, name="unlabelled")
     EMOperator(None, unlabelled, 1.0).check_possible(constant)
     is_free = Multinomials(*cast(Any, (family not in frozen for family in FAMILIES)))
     traced = _MeanCounts(unlabelled.shards, unlabelled.num_sequences)
@@ -133,7 +133,7 @@ def smoothed_means(labelled: WordCorpus, smoothing: Smoothing, dtype: Any = None
     """
     check_corpus("labelled", labelled)
     check_smoothing(smoothing)
-    number = number_of(labelled, name="labelled")
+    number = count_sequences(labelled, name="labelled")
     if not labelled.is_labelled or labelled.num_labels is None:
         missing = int((labelled.labels < 0).sum())
         raise ValueError(

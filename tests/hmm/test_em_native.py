@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.haffari2008._jacobian import published_jacobian
 from jaxseq.hmm import (
     Multinomials,
     find_kernels,
@@ -22,7 +23,6 @@ from jaxseq.hmm import (
     homotopy_problem,
     linearise_mean_counts,
     mean_counts,
-    published_jacobian,
     word_corpus,
 )
 from jaxseq.hmm import _path as problems

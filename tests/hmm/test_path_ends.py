@@ -7,7 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from jaxseq.hmm import HMM_SETTINGS, EMOperator, hmm_path, published_jacobian, word_corpus
+from experiments.haffari2008._jacobian import published_jacobian
+from jaxseq.hmm import HMM_SETTINGS, EMOperator, hmm_path, word_corpus
 from jaxseq.homotopy import Outcome
 
 LABELS, WORDS = 3, 8
