@@ -36,10 +36,10 @@ from jaxseq.hmm._native import NativeProduct, find_kernels
 from jaxseq.homotopy import (
     CriticalPoint,
     Path,
+    PathSettings,
     Predictor,
     Problem,
     Selection,
-    PathSettings,
     choose,
     find_critical_points,
     follow_path,

@@ -85,8 +85,8 @@ def test_a_path_that_was_stopped_goes_on_from_its_file(tmp_path, monkeypatch):
     first = hmm_path(*corpora(), frozen=FROZEN, until=stop, checkpoint=file)
     assert first.path.outcome is PathOutcome.INTERRUPTED
     named = []
-    about = store._about
-    monkeypatch.setattr(store, "_about", lambda *given: named.append(0) or about(*given))
+    about = store._fingerprint
+    monkeypatch.setattr(store, "_fingerprint", lambda *given: named.append(0) or about(*given))
     again = hmm_path(*corpora(), frozen=FROZEN, checkpoint=file)
     assert_same(again.path, whole().path)
     assert len(named) == 2  # to read and to write: not once a step, as it takes an E-step
