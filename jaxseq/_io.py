@@ -1,26 +1,27 @@
-"""Unfinished searches on disk, to go on from later exactly where they stopped.
+"""Files that are whole or not there, and the store of unfinished work.
 
-One file has all arrays; where weights are in blocks of a mesh, see `jaxseq.crf`.
+A search, a cross-validation, a path: whatever takes long keeps its state in a `SearchStore`, to go
+on from later exactly where it stopped.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-# -------------------------------------------------------------------------------------------------
-# Files that are on the disk, whole, before they take the place of others.
+from jaxseq._runtime import Outcome
 
 
 @contextmanager
@@ -89,11 +90,347 @@ def as_os_error(error: Exception, path: str | os.PathLike[str]) -> OSError:
     return OSError(int(number[1]), os.strerror(int(number[1])), os.fspath(path))
 
 
+Tree = TypeVar("Tree")
+
+STORE_FORMAT = "jaxseq checkpoint 3"
+"""Of the files of a `SearchStore`; in their metadata, so that others are not taken for ours."""
+
+MODULUS = 1 << 256
+"""Sums of digests are taken modulo this, so that they are as long as one digest."""
+
+
+class Fingerprint:
+    """Says which job this is: a hash of everything that its results depend on.
+
+    Args:
+        parts: as of `add`.
+
+    Example:
+        >>> one = Fingerprint("training", {"l2": 1.0, "labels": {"N", "V"}}, np.zeros(3))
+        >>> str(one) == str(Fingerprint("training").add({"labels": {"V", "N"}, "l2": 1.0}))
+        False
+        >>> len(str(one))
+        64
+    """
+
+    def __init__(self, *parts: Any):
+        self._digest = hashlib.sha256()
+        self.add(*parts)
+
+    def add(self, *parts: Any) -> Fingerprint:
+        """Take in arrays by their type, shape and bytes, and all else by its text.
+
+        Sets have no order, and dictionaries that of their entries. What has a text with an address
+        in memory is not for this.
+        """
+        for part in parts:
+            if isinstance(part, np.ndarray | jax.Array):
+                array = np.asarray(part)
+                self._update(f"{array.dtype.str}{array.shape}".encode())
+                self._update(np.ascontiguousarray(array).tobytes())
+            else:
+                self._update(plain_text(part).encode("utf-8", "surrogatepass"))
+        return self
+
+    def _update(self, data: bytes) -> None:
+        # With its length, so that the end of one part is not taken for the start of the next.
+        self._digest.update(len(data).to_bytes(8, "big"))
+        self._digest.update(data)
+
+    def __int__(self) -> int:
+        """For sums of the fingerprints of many things, which their order does not change."""
+        return int.from_bytes(self._digest.digest(), "big")
+
+    def __str__(self) -> str:
+        return self._digest.hexdigest()
+
+
+def plain_text(part: Any) -> str:
+    """Data and settings as text, the same in every process.
+
+    Example:
+        >>> plain_text({"scheme": None, "labels": {"V", "N"}})
+        "{'scheme':None,'labels':{'N','V'}}"
+    """
+    if isinstance(
+        part, set | frozenset
+    ):  # in an order that the hash seed of a process does not set
+        return "{" + ",".join(sorted(map(plain_text, part))) + "}"
+    if isinstance(part, list | tuple):
+        return "[" + ",".join(map(plain_text, part)) + "]"
+    if isinstance(part, dict):
+        return "{" + ",".join(f"{key!r}:{plain_text(part[key])}" for key in part) + "}"
+    return repr(part)
+
+
+class Saved(NamedTuple):
+    """What was last saved: notes (anything that JSON can hold), and arrays by their names."""
+
+    notes: Any
+    arrays: dict[str, np.ndarray]
+
+
+@runtime_checkable
+class Agreement(Protocol):
+    """How the processes of a job agree, as `jaxseq.parallel.Devices` has it."""
+
+    @property
+    def is_first(self) -> bool: ...
+
+    def agreeing(self) -> AbstractContextManager[Any]: ...
+
+    def share_first(self, notes: Any, arrays: dict[str, np.ndarray]) -> tuple[Any, dict]: ...
+
+
+class _Alone:
+    """One process, which agrees with itself."""
+
+    is_first = True
+
+    def agreeing(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def share_first(self, notes: Any, arrays: dict[str, np.ndarray]) -> tuple[Any, dict]:
+        return notes, arrays
+
+
+class SearchStore:
+    """The unfinished state of one job in one file of safetensors; nothing is kept without a path.
+
+    A file appears whole or not at all, and belongs to one job: that of another is refused, and
+    stays. Where several processes share the job, all call the methods together; the first one alone
+    reads and writes.
+
+    Args:
+        path: the file, or None.
+        fingerprint: says which job this is; a string or a `Fingerprint`. Where that is costly to
+            find out, a function that gives it; it is not called without a path.
+        devices: the processes, if there are several.
+
+    Raises:
+        ValueError: where the path is not one, or a folder.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     store = SearchStore(f"{folder}/search", Fingerprint("counting", 10))
+        ...     store.save({"iteration": 3}, {"weights": np.arange(2)})
+        ...     saved = store.load()
+        ...     store.remove()
+        ...     saved.notes, saved.arrays["weights"].tolist(), store.load()
+        ({'iteration': 3}, [0, 1], None)
+    """
+
+    def __init__(self, path: Any, fingerprint: Any, devices: Agreement | None = None):
+        if not isinstance(path, str | os.PathLike | None):
+            raise ValueError(f"checkpoint: expected a path or None, got {path!r:.60}")
+        self.path = None if path is None else Path(path)
+        self._devices: Agreement = _Alone() if devices is None else devices
+        self._fingerprint = ""
+        if self.path is None:
+            return
+        with self._devices.agreeing():
+            if self._devices.is_first and self.path.is_dir():
+                raise ValueError(f"{path}: expected a file to keep the search in, got a folder")
+            self._fingerprint = str(fingerprint() if callable(fingerprint) else fingerprint)
+
+    def load(self) -> Saved | None:
+        """The last state saved; None where there is none.
+
+        Raises:
+            ValueError: for a file of another job, and for one that is no checkpoint or not whole.
+        """
+        if self.path is None:
+            return None
+        notes, arrays = None, {}
+        with self._devices.agreeing():
+            if self._devices.is_first and self.path.exists():
+                about, notes, arrays = read_checkpoint(self.path)
+                if about != self._fingerprint:
+                    raise ValueError(
+                        f"{self.path}: expected a checkpoint of this very search (same data and "
+                        "settings), got one of another; delete it or name another file"
+                    )
+                notes = [notes]  # notes that are None are still there
+            notes, arrays = self._devices.share_first(notes, arrays)
+        return None if notes is None else Saved(notes[0], arrays)
+
+    def save(self, notes: Any, arrays: dict[str, Any] | None = None) -> None:
+        """Replace the state.
+
+        Args:
+            notes: anything that JSON can hold.
+            arrays: by their names. Those of a pytree are named by `named_leaves`.
+        """
+        if self.path is None:
+            return
+        with self._devices.agreeing():
+            if self._devices.is_first:
+                write_checkpoint(self.path, self._fingerprint, notes, arrays or {})
+
+    def remove(self) -> None:
+        """The job is done."""
+        if self.path is None:
+            return
+        with self._devices.agreeing():
+            if self._devices.is_first:
+                self.path.unlink(missing_ok=True)
+
+
+ARRAY_FIELDS = ("parameters", "gradient", "memory")
+"""Fields of a search's state that are pytrees of arrays; all others are numbers."""
+
+State = TypeVar("State", bound=Any)
+
+
+class Before(NamedTuple):
+    """Iterations and evaluations of the stages before the one that is running."""
+
+    iterations: int = 0
+    evaluations: int = 0
+
+
+class Stages:
+    """A search in several stages, one after another, in one store.
+
+    Args:
+        store: where the state is kept. If it has one, the search goes on from there.
+
+    Example:
+        >>> class Count(NamedTuple):
+        ...     parameters: Any
+        ...     iteration: int
+        >>> stages = Stages(SearchStore(None, ""))
+        >>> stages.first, stages.resume(0, Count(jnp.zeros(2), 0), Before())[1]
+        (0, Before(iterations=0, evaluations=0))
+    """
+
+    def __init__(self, store: SearchStore):
+        self._store = store
+        self._saved = store.load()
+        self.first: int = 0 if self._saved is None else self._saved.notes["stage"]
+
+    def resume(self, stage: int, begun: State, before: Before) -> tuple[State, Before]:
+        """The state on disk, and what was done before its stage; else those given."""
+        saved, self._saved = self._saved, None
+        if saved is None or saved.notes["stage"] != stage:
+            return begun, before
+        tree = leaves_like(saved.arrays, _array_fields(begun), self._store.path)
+        numbers = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in saved.notes["state"].items()
+        }
+        return begun._replace(**tree, **numbers), Before(*saved.notes["before"])
+
+    def keep(self, stage: int, state: Any, before: Before) -> None:
+        """Write a state."""
+        if self._store.path is None:
+            return
+        arrays = named_leaves(_array_fields(state))
+        numbers = {k: v for k, v in state._asdict().items() if k not in ARRAY_FIELDS}
+        self._store.save({"stage": stage, "before": before, "state": numbers}, arrays)
+
+    def finish(
+        self, stage: int, state: Any | None, before: Before, outcome: Outcome, *, last: bool
+    ) -> None:
+        """Keep or remove the state that a stage ended with.
+
+        A search that is over leaves nothing. One that was interrupted or cut short does, and so
+        does a stage that others follow: to go on from its end is to begin the next.
+
+        Args:
+            stage: its number.
+            state: None where the one on disk is the better start.
+            before: of the stages before.
+            outcome: why it ended.
+            last: whether no stage follows.
+        """
+        if last and outcome not in (Outcome.INTERRUPTED, Outcome.MAX_ITERATIONS):
+            self._store.remove()
+        elif state is not None:
+            self.keep(stage, state, before)
+
+
+def _array_fields(state: Any) -> dict[str, Any]:
+    return {name: getattr(state, name) for name in ARRAY_FIELDS if hasattr(state, name)}
+
+
+def write_checkpoint(
+    path: str | os.PathLike[str], fingerprint: str, notes: Any, arrays: dict[str, Any]
+) -> None:
+    """Write a file of a `SearchStore`, at once or not at all; OSError where that cannot be."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    # safetensors writes the memory that is there, whatever the strides say.
+    numbers = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    metadata = {"format": STORE_FORMAT, "about": fingerprint, "notes": json.dumps(notes)}
+    with replacing(path) as temporary:
+        try:
+            save_file(numbers, temporary, metadata)
+        except SafetensorError as error:
+            raise as_os_error(error, path) from error
+
+
+def read_checkpoint(
+    path: str | os.PathLike[str],
+) -> tuple[str | None, Any, dict[str, np.ndarray]]:
+    """Fingerprint, notes and arrays of a file; ValueError if it is none of ours, or not whole."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != STORE_FORMAT:
+                got = metadata.get("format")
+                raise ValueError(f"{path}: expected {STORE_FORMAT!r}, got {got!r}")
+            notes = json.loads(metadata.get("notes", "null"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path}: expected a checkpoint of jaxseq, got {error}") from error
+    return metadata.get("about"), notes, arrays
+
+
+def named_leaves(tree: Any) -> dict[str, Any]:
+    """The leaves of a pytree under the names that they have in files."""
+    return {f"{i:03d}": leaf for i, leaf in enumerate(jax.tree.leaves(tree))}
+
+
+def leaves_like(arrays: dict[str, np.ndarray], like: Tree, where: Any = "checkpoint") -> Tree:
+    """The pytree of `named_leaves`, on the devices where another one is.
+
+    Args:
+        arrays: of a `Saved`.
+        like: a pytree of the same structure, shapes and dtypes.
+        where: the file, for messages.
+
+    Raises:
+        ValueError: where structure, shapes or dtypes differ.
+    """
+    leaves = named_leaves(like)
+    if sorted(arrays) != sorted(leaves):
+        raise ValueError(f"{where}: expected {len(leaves)} arrays, got {len(arrays)}")
+    for name, leaf in leaves.items():
+        new, old = arrays[name], leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+        if new.shape != old.shape or new.dtype != old.dtype:
+            raise ValueError(
+                f"{where}: array {name}: expected {old.dtype} of shape {list(old.shape)}, "
+                f"got {new.dtype} of shape {list(new.shape)}"
+            )
+    placed = [_place_like(arrays[name], leaf) for name, leaf in leaves.items()]
+    return jax.tree.unflatten(jax.tree.structure(like), placed)
+
+
+def _place_like(array: np.ndarray, leaf: Any) -> jax.Array:
+    """On the devices of a mesh where the leaf is on one."""
+    sharding = getattr(leaf, "sharding", None)
+    if not isinstance(sharding, NamedSharding):
+        return jnp.asarray(array)
+    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+
 FORMAT = "jaxseq checkpoint 1"
 FORMAT_OF_INDEX = "jaxseq checkpoint 2"
 """Of a file with the small arrays alone, and the names of those that have the large ones."""
-
-Tree = TypeVar("Tree")
 
 
 def save_checkpoint(path: str | os.PathLike[str], tree: Any, about: str, extra: Any = None) -> None:
@@ -108,11 +445,6 @@ def save_checkpoint(path: str | os.PathLike[str], tree: Any, about: str, extra: 
     arrays = {name: np.asarray(leaf) for name, leaf in named_leaves(tree).items()}
     metadata = {"format": FORMAT, "about": about, "extra": json.dumps(extra)}
     write_arrays(path, arrays, metadata)
-
-
-def named_leaves(tree: Any) -> dict[str, Any]:
-    """The leaves of a pytree under the names that they have in files."""
-    return {f"{i:03d}": leaf for i, leaf in enumerate(jax.tree.leaves(tree))}
 
 
 def write_arrays(

@@ -1,5 +1,7 @@
 """Many devices and many processes: meshes, and processes that share one corpus."""
 
+from jaxseq.parallel._devices import PER_PROCESS as PER_PROCESS
+from jaxseq.parallel._devices import Devices as Devices
 from jaxseq.parallel._launch import LOST as LOST
 from jaxseq.parallel._launch import find_meeting as find_meeting
 from jaxseq.parallel._launch import join_processes as join_processes
@@ -31,6 +33,7 @@ from jaxseq.parallel._peers import mesh_peers as mesh_peers
 __all__ = [
     "DATA",
     "MODEL",
+    "Devices",
     "OtherProcessError",
     "Peers",
     "all_peers",
