@@ -21,8 +21,8 @@ from jaxseq._io import Before, Fingerprint, SearchStore, Stages
 from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar, usable_cores
 from jaxseq.crf import CRF, share_corpus
 from jaxseq.hmm._corpus import WordCorpus, WordVocabulary, word_corpus
-from jaxseq.hmm._counts import FAMILIES, check_families, known_counts, log_likelihoods
-from jaxseq.hmm._em import EMOperator, Smoothing, agree, estimate_hmm, why_stop
+from jaxseq.hmm._counts import FAMILIES, check_families, known_counts
+from jaxseq.hmm._em import EMOperator, EMState, Evaluation, Smoothing, estimate_hmm, iterate_em
 from jaxseq.hmm._model import HMM, Multinomials
 from jaxseq.parallel import Devices, check_mesh, mesh_peers, spans_processes
 from jaxseq.taggers import (
@@ -346,21 +346,6 @@ class HMMFitted(NamedTuple):
     outcome: Outcome
 
 
-class Climb(NamedTuple):
-    """Everything that EM needs to go on: Θ̃, iterations done, and the objective at each."""
-
-    parameters: Multinomials
-    iteration: int
-    values: tuple[float, ...]
-
-
-class _Stage(NamedTuple):
-    """A part of a search: what it iterates, and the corpora that have to be possible."""
-
-    operator: EMOperator
-    corpora: dict[str, WordCorpus]
-
-
 def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFitted:
     """Estimate the model.
 
@@ -392,24 +377,16 @@ def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFit
     return fitted
 
 
-def _stages(data: HMMData, plan: HMMPlan, supervised: bool) -> list[_Stage]:
+def _stages(data: HMMData, plan: HMMPlan, supervised: bool) -> list[EMOperator]:
     """In the order that they run in; without the first, where there is a supervised model."""
-    found = []
+    shared = {"smoothing": plan.smoothing, "hard": plan.hard, "mesh": plan.mesh}
+    stages = []
     if not supervised:
-        first = EMOperator(data.labelled, None, 0.0, plan.smoothing, hard=plan.hard, mesh=plan.mesh)
-        found.append(_Stage(first, {"X": data.labelled}))
+        stages.append(EMOperator(data.labelled, None, 0.0, **shared))
     if data.unlabelled is not None:
-        operator = EMOperator(
-            data.labelled,
-            data.unlabelled,
-            plan.weight,
-            plan.smoothing,
-            frozen=plan.frozen,
-            hard=plan.hard,
-            mesh=plan.mesh,
-        )
-        found.append(_Stage(operator, {"X": data.labelled, "unlabelled": data.unlabelled}))
-    return found
+        corpora = data.labelled, data.unlabelled
+        stages.append(EMOperator(*corpora, plan.weight, frozen=plan.frozen, **shared))
+    return stages
 
 
 def _supervised_start(data: HMMData, plan: HMMPlan, all_known: bool) -> HMM:
@@ -428,9 +405,6 @@ def _counted(model: HMM, data: HMMData, plan: HMMPlan) -> HMMFitted:
     return HMMFitted(model, model.probabilities, (found.objective,), None, 0, Outcome.COUNTED)
 
 
-# ------------------------------------------------------------------------------------- climbing
-
-
 class _Run(NamedTuple):
     """How to climb: settings, where states are kept, whom to tell, and which stage this is."""
 
@@ -443,53 +417,33 @@ class _Run(NamedTuple):
     before: Before
 
 
-def _climb(stage: _Stage, start: HMM | HMMFitted, run: _Run) -> HMMFitted:
+def _climb(operator: EMOperator, start: HMM | HMMFitted, run: _Run) -> HMMFitted:
     """EM, from a model or from where the stage before it ended."""
-    plan, operator = run.plan, stage.operator
-    peers = mesh_peers(plan.mesh)
+    plan = run.plan
     model = start if isinstance(start, HMM) else start.model
-    state, before = run.kept.resume(run.stage, Climb(model.probabilities, 0, ()), run.before)
+    state, before = run.kept.resume(run.stage, EMState(model.probabilities), run.before)
     if not state.iteration:
-        with peers.guard():
-            _check_possible(stage, model)
-    now = operator(state.parameters)
-    state = state if state.values else state._replace(values=(now.objective,))
-    outcome = Outcome.MAX_ITERATIONS
-    while state.iteration < plan.max_iterations:
-        following = operator(now.following)
-        ended = agree(peers, why_stop(now, following, plan.tolerance))
-        if ended is not Outcome.PRECISION:
-            values = (*state.values, following.objective)
-            state, now = Climb(now.following, state.iteration + 1, values), following
+        advice = "; smoothing above 0 makes all possible"
+        operator.check_possible(model.probabilities, "X", "the supervised model", advice)
+
+    def watch(state: EMState, now: Evaluation) -> None:
+        if state.iteration:
             run.tick(before.iterations + state.iteration, -now.objective)
-            if ended is None and state.iteration % plan.checkpoint_every == 0:
-                run.kept.keep(run.stage, state, before)
-        if ended is None and any(peers.exchange(bool(run.pressed()))):
-            ended = Outcome.INTERRUPTED
-        if ended is not None:
-            outcome = ended
-            break
+
+    def keep(state: EMState) -> None:
+        if state.iteration % plan.checkpoint_every == 0:
+            run.kept.keep(run.stage, state, before)
+
+    state, now, outcome = iterate_em(
+        operator, state, plan.max_iterations, plan.tolerance, watch, run.pressed, keep
+    )
     goes_on = not run.last or outcome in (Outcome.INTERRUPTED, Outcome.MAX_ITERATIONS)
     run.kept.finish(run.stage, state, before, over=not goes_on)
     return HMMFitted(
         HMM(*state.parameters, unknown=model.unknown),
         state.parameters,
         state.values,
-        now.log_likelihood if "unlabelled" in stage.corpora else None,
+        None if operator.unlabelled is None else now.log_likelihood,
         before.iterations + state.iteration,
         outcome,
     )
-
-
-def _check_possible(stage: _Stage, model: HMM) -> None:
-    """ValueError on a sentence that EM could learn nothing from: what is impossible stays so."""
-    for name, corpus in stage.corpora.items():
-        if name == "X" and stage.operator.all_known:
-            continue  # its counts do not depend on the model
-        impossible = np.isneginf(log_likelihoods(model.probabilities, corpus))
-        if impossible.any():
-            raise ValueError(
-                f"{name}[{corpus.index[int(impossible.argmax())]}]: expected sentences that the "
-                f"supervised model holds possible, got one of probability 0 ({impossible.sum()} of "
-                f"{corpus.num_sequences} are); smoothing above 0 makes all possible"
-            )
