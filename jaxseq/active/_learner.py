@@ -46,7 +46,7 @@ from jaxseq.active._strategies import (
     informative,
     propose,
 )
-from jaxseq.crf import CRF, CRFTagger, EncodedLabels, Fitted, plan_of
+from jaxseq.crf import CRF, CRFTagger, EncodedLabels, Fitted, Plan
 from jaxseq.taggers import check_number, fresh, legal_by_scheme
 
 # -------------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def check_learner(learner: ActiveLearner) -> None:
         raise ValueError(
             f"strategy: expected Tokens, Groups, Spans or Sequences, got {learner.strategy!r:.60}"
         )
-    plan_of(learner.estimator)
+    Plan.from_tagger(learner.estimator)
     check_number("initial", learner.initial, 1, numbers.Integral)
     check_number("seed", learner.seed, 0, numbers.Integral)
     check_number("kappa", learner.kappa, -1, numbers.Real)
@@ -245,7 +245,7 @@ def fit_known(
     if not whole:
         labels = _as_sets(labels, len(run.pool.classes))
     problem = run.pool.problem(trained, labels)
-    model, found, is_short = train_on(problem, plan_of(tagger), older, run.pool.shape, most)
+    model, found, is_short = train_on(problem, Plan.from_tagger(tagger), older, run.pool.shape, most)
     tagger._take(model, run.pool.classes, run.pool.extractor)
     tagger.loss_, tagger.outcome_ = found.loss, found.outcome
     tagger.n_iter_, tagger.n_evaluations_ = found.iterations, found.evaluations

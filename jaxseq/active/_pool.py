@@ -15,16 +15,16 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
-from jaxseq._runtime import Outcome, interrupts_deferred, map_on_cores, usable_cores
+from jaxseq._runtime import Outcome, map_on_cores, usable_cores
 from jaxseq.active._strategies import Answer, Groups, Look, Sequences, Spans, Strategy
 from jaxseq.crf import (
     CRF,
     UNKNOWN,
     CRFTagger,
     EncodedLabels,
-    EntropyTerm,
     Fitted,
     Layout,
+    LBFGSStage,
     Legal,
     Objective,
     Parameters,
@@ -34,15 +34,14 @@ from jaxseq.crf import (
     Shard,
     ShardMaker,
     Spread,
-    begin_search,
     each_chain,
     k_best_paths,
     lay_out,
     make_shards,
     make_spread,
-    minimise,
     node_scores,
     padded_labels,
+    run_stages,
     search,
     standard_layout,
     without_gaps,
@@ -562,21 +561,6 @@ def lay_out_alike(lengths: np.ndarray, cores: int, width: int, rows: int) -> Lay
     return replace(lay_out(lengths, shards, width=width), rows=rows, sequences=rows * width)
 
 
-class ManyShards(Objective):
-    """The objective on any number of shards, shared out among so many cores."""
-
-    def __init__(self, cores: int, shards: list[Shard], *others: Any):
-        self._cores = cores
-        super().__init__(shards, *others)
-
-    def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard] = ()) -> None:
-        """Several shards a core, one after another into one gradient."""
-        assert not unlabelled
-        cores = max(1, min(len(shards), self._cores))
-        self._work = [[(shard, True) for shard in shards[core::cores]] for core in range(cores)]
-        self._gradients += [None] * (cores - len(self._gradients))
-
-
 def take_sentences(features: TokenFeatures, chosen: np.ndarray) -> TokenFeatures:
     """The features of the sentences with True in `chosen` [B]."""
     inside = np.repeat(chosen, features.lengths)
@@ -621,7 +605,7 @@ def train_on(
     if plan.algorithm == "lbfgs":
         found = _descend(problem, plan, spread, start, shape)
     else:
-        found = search(problem, plan, start, spread, EntropyTerm.of(0.0, "mann"))
+        found = search(problem, plan, start, spread)
     if found.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
     found = replace(found, seconds={"weights": prepared, **found.seconds})
@@ -659,27 +643,20 @@ def _descend(
     layout = lay_out_alike(problem.features.lengths, plan.cores, *shape)
     weights = problem.sentence_weights
     maker = ShardMaker(layout, problem.features, problem.attributes, problem.labels, weights)
-    objective = ManyShards(plan.cores, maker.all(), spread, plan.l2, problem.legal)
+    shards = maker.all()
+    objective = Objective(shards, spread, plan.l2, problem.legal, cores=plan.cores)
     start = spread.zeros(problem.edge_attributes, plan.dtype) if start is None else start
-    laid_out = time.perf_counter()
-    with interrupts_deferred() as pressed:
-        begun = begin_search(objective, start, plan.settings)
-        if not np.isfinite(begun.value):
-            raise ValueError(
-                "labels: expected some that leave every sentence at least one legal labelling, got "
-                f"a sentence with none (loss {begun.value})"
-            )
-        first = time.perf_counter()
-        objective.seconds = dict.fromkeys(objective.seconds, 0.0)
-        state, outcome = minimise(objective, begun, plan.settings, lambda _: pressed())
-    seconds = {
-        "rows": laid_out - clock,
-        "first evaluation, compiling": first - laid_out,
-        **objective.seconds,
-        "optimiser": time.perf_counter() - first - objective.seconds["evaluations"],
-    }
-    value = state.values[-1]
-    return Fitted(state.parameters, outcome, state.iteration, state.evaluations, value, seconds)
+    laid_out = time.perf_counter() - clock
+    fitted = run_stages([LBFGSStage(objective, plan.settings, check=_check_possible)], start)
+    return replace(fitted, seconds={"rows": laid_out, **fitted.seconds})
+
+
+def _check_possible(loss: float) -> None:
+    if not np.isfinite(loss):
+        raise ValueError(
+            "labels: expected some that leave every sentence at least one legal labelling, got "
+            f"a sentence with none (loss {loss})"
+        )
 
 
 def _in_few_sizes(spread: Spread, problem: Problem) -> Spread:

@@ -20,23 +20,22 @@ from jaxtyping import Array, ArrayLike, Float
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from jaxseq._io import MODULUS
 from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar
 from jaxseq.constraints._constraint import Constraints, Scheme, bind_constraints
 from jaxseq.constraints._decoding import bound_to, search_scored, warn_unmet
 from jaxseq.constraints._penalties import corpus_violations
 from jaxseq.crf import (
     CRF,
-    MODULUS,
     CRFTagger,
     EncodedLabels,
-    EntropyTerm,
     Parameters,
+    Plan,
     Problem,
     Spread,
     carry_over,
     make_spread,
     mask_forbidden,
-    plan_of,
     read_both,
     search,
 )
@@ -53,12 +52,10 @@ from jaxseq.hmm import (
     search_hmm,
 )
 from jaxseq.lattice import is_concrete
-from jaxseq.parallel import Peers, mesh_peers
+from jaxseq.parallel import PER_PROCESS, Devices, Peers, mesh_peers
 from jaxseq.taggers import (
     Label,
     Notes,
-    Together,
-    check_codl_alike,
     check_labels,
     check_number,
     check_paths_legal,
@@ -438,7 +435,7 @@ class CoDLNotes:
     Args:
         path: the file, which all processes see, or None.
         about: the settings. X, y, others: the sentences of this process.
-        together: all processes, which must do everything here together.
+        devices: all processes, which must do everything here together.
     """
 
     def __init__(
@@ -448,13 +445,13 @@ class CoDLNotes:
         X: list[Any],
         y: list[Any],
         others: list[Any],
-        together: Together,
+        devices: Devices,
     ):
-        self._peers, self._kept = together.peers, path is not None
+        self._peers, self._kept = devices.peers, path is not None
         if not self._kept:
             self._notes = Notes(None, ())
             return
-        numbers = together.by_turns(len(others))
+        numbers = devices.numbers_by_turns(len(others))
         parts = [found[0] for found in self._peers.exchange_arrays(numbers)]
         self._order = np.argsort(np.concatenate(parts), kind="stable")
         first = sum(map(len, parts[: self._peers.index]))
@@ -556,8 +553,8 @@ class CRFLearner:
     ):
         self._estimator, self._keep, self._sentences = estimator, keep, (X, y)
         tagger = fresh(estimator)
-        self._plan = plan_of(tagger)
-        self._extractor, self._labelled, rest = read_both(tagger._new_extractor, X, others, "all")
+        self._plan, self._extractor = Plan.from_tagger(tagger), tagger._new_extractor()
+        self._labelled, rest = read_both(self._extractor, X, others, "all")
         if rest is None:
             raise ValueError(NO_TOKENS)
         self._rest = rest
@@ -576,7 +573,7 @@ class CRFLearner:
         problem = self._problem(labels, weights)
         once = self._problem(labels[:, :1], (weights.sum(1, keepdims=True) > 0).astype(float))
         spread = _spread_of(problem, once, self._plan.weights)
-        found = search(problem, self._plan, None, spread, EntropyTerm.of(0.0, "mann"))
+        found = search(problem, self._plan, None, spread)
         model = spread.model(found.parameters, self._legal)
         if self._keep is not None:
             model = mix_models(self._carried(first), model, self._keep)
@@ -672,7 +669,7 @@ class HMMLearner:
             sentences and labellings together. θ0 then has the vocabulary of its own sentences, as
             in self-training.
         mesh: devices to share the sentences out to; those of this process, where it spans several.
-        together: the processes of the mesh, which do everything here together.
+        devices: the processes of the mesh, which do everything here together.
     """
 
     def __init__(
@@ -683,21 +680,21 @@ class HMMLearner:
         others: list[Any],
         keep: float | None,
         mesh: Mesh | None = None,
-        together: Together | None = None,
+        devices: Devices | None = None,
     ):
-        together = together or Together.alone()
+        devices = devices or Devices.alone()
         self._estimator, self._keep, self._sentences = estimator, keep, (X, y)
-        self._shared = {"mesh": mesh, "sentence_numbers": together.numbers}
+        self._shared = {"mesh": mesh, "sentence_numbers": devices.numbers}
         plan = hmm_plan_of(fresh(estimator), mesh)
         self._plan = plan if keep is not None else replace(plan, vocabulary="all")
-        data = read_hmm_data(X, y, others, self._plan, together)
+        data = read_hmm_data(X, y, others, self._plan, devices)
         self._data = replace(data, unlabelled=None)
         self.classes = data.classes
         words, self._lengths = read_words(others, plan.column)
-        if not together.total(int(self._lengths.sum())):
+        if not devices.total(int(self._lengths.sum())):
             raise ValueError(NO_TOKENS)
         self._words = numbers_of(words, data.vocabulary)
-        all_known = all(together.peers.exchange(data.labelled.is_labelled))
+        all_known = devices.all(data.labelled.is_labelled)
         if keep is None and not all_known:
             raise ValueError(
                 "y: expected the label of every token, since labelled sentences and labellings are "
@@ -869,16 +866,23 @@ class CoDL(BaseEstimator):
         peers = mesh_peers(mesh)
         with peers.guard():
             self._check()
-            check_codl_alike(self, mesh, {"sentence_numbers": sentence_numbers}, peers)
-            together = Together.of(mesh, sentence_numbers)
+            devices = Devices.from_mesh(mesh, sentence_numbers)
+            estimator = self.estimator.get_params(deep=False).items()
+            own = {"estimator": type(self.estimator).__name__, "constraints": None}
+            devices.check_settings(
+                {f"estimator: {k}": value for k, value in estimator if k not in PER_PROCESS},
+                {**self.get_params(deep=False), **own},
+                sentence_numbers=sentence_numbers,
+                checkpoint=self.checkpoint,
+            )
             X, y, others = list(X), list(y), check_unlabelled(unlabelled)
-            learner = self._learner(X, y, others, mesh, together)
+            learner = self._learner(X, y, others, mesh, devices)
             self.constraints_ = bound_to(
                 learner.classes, self.constraints, self.penalty, self.scheme
             )
             peers.check_same("constraints", fingerprint(self.constraints_))
             labeller = self._labeller(others, mesh)
-            notes = CoDLNotes(self.checkpoint, self._about(), X, y, others, together)
+            notes = CoDLNotes(self.checkpoint, self._about(), X, y, others, devices)
             kept = notes.load()
         self.tagger_, self.history_ = learner.supervised(), []
         self.outcome_ = Outcome.INTERRUPTED
@@ -886,7 +890,7 @@ class CoDL(BaseEstimator):
             return self
         past, first = None, self.tagger_
         # One process stops where it is; of several, none can without the others.
-        deferred = nullcontext(lambda: False) if together.is_alone else interrupts_deferred()
+        deferred = nullcontext(lambda: False) if devices.is_alone else interrupts_deferred()
         with deferred as pressed, progress_bar("CoDL", self.cycles, self.progress) as tick:
             job = _Job(learner, labeller, notes, peers, pressed)
             if kept is not None:
@@ -900,11 +904,11 @@ class CoDL(BaseEstimator):
         return self
 
     def _learner(
-        self, X: list[Any], y: list[Any], others: list[Any], mesh: Mesh | None, together: Together
+        self, X: list[Any], y: list[Any], others: list[Any], mesh: Mesh | None, devices: Devices
     ) -> HMMLearner | CRFLearner:
         keep = None if self.pool else float(self.keep)
         if isinstance(self.estimator, HMMTagger):
-            return HMMLearner(self.estimator, X, y, others, keep, mesh, together)
+            return HMMLearner(self.estimator, X, y, others, keep, mesh, devices)
         check_own_mesh(mesh, "; with an HMMTagger it may have them")
         return CRFLearner(self.estimator, X, y, others, keep)
 

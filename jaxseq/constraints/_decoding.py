@@ -20,12 +20,9 @@ from jaxseq.crf import (
     each_chain,
     make_shards,
     node_scores,
-    on_mesh,
-    own_places,
     standard_layout,
 )
 from jaxseq.lattice import Chain, log_partition
-from jaxseq.parallel import check_mesh
 from jaxseq.text import TokenFeatures
 
 MOST_NUMBERS = 1 << 24
@@ -147,7 +144,7 @@ def search_scored(
         scores = np.zeros(shape, np.asarray(model.transitions).dtype)
         scores[:, 1:] = -np.inf  # an empty sentence has one labelling
         return CorpusLabellings(np.zeros((0, k), np.int32), scores, np.zeros(shape, int), True)
-    nodes = _flat_nodes(model, features, mesh)
+    nodes = _flat_nodes(model, features)
     if model.edge_weights is None or features.edge_ids is None:
         return _least_violation(
             search_corpus(nodes, model.transitions, lengths, penalised, seen, k, width, mesh=mesh),
@@ -187,14 +184,8 @@ def _groups(lengths: np.ndarray, most: int) -> list[slice]:
     return [slice(first, end) for first, end in pairwise(bounds)]
 
 
-def _flat_nodes(model: CRF, features: TokenFeatures, mesh: Mesh | None = None) -> np.ndarray:
-    """Scores [N, s] of all tokens' labels, those of starting and stopping included.
-
-    On the devices of a mesh where these share the weights out among them.
-    """
-    if mesh is not None and check_mesh(mesh).devices.shape[1] > 1:
-        layout = standard_layout(features.lengths, own_places(mesh))
-        return on_mesh(model, features, layout, _nodes_alone, mesh)
+def _flat_nodes(model: CRF, features: TokenFeatures) -> np.ndarray:
+    """Scores [N, s] of all tokens' labels, those of starting and stopping included."""
     layout = standard_layout(features.lengths)
     shards = make_shards(layout, features, model.num_attributes)
     ends = (model.start, model.stop)

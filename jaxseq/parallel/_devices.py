@@ -52,15 +52,17 @@ class Devices:
         Raises:
             ValueError: for no mesh, and for sentence numbers that are not whole numbers.
         """
-        numbers = None if sentence_numbers is None else np.asarray(sentence_numbers)
-        if numbers is not None:
+        peers = mesh_peers(mesh)
+        if sentence_numbers is None:
+            return cls(mesh, peers)
+        numbers = np.asarray(sentence_numbers)
+        with peers.guard():
             if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
                 raise ValueError(
                     "sentence_numbers: expected whole numbers, one per sentence, got dtype "
                     f"{numbers.dtype} of shape {list(numbers.shape)}"
                 )
-            numbers = numbers.astype(np.int64)
-        return cls(mesh, mesh_peers(mesh), numbers)
+        return cls(mesh, peers, numbers.astype(np.int64))
 
     @classmethod
     def alone(cls) -> Devices:
@@ -92,7 +94,7 @@ class Devices:
         """ValueError unless every process has the same value, anything that JSON can hold."""
         self.peers.check_same(name, value)
 
-    def check_settings(self, settings: Mapping[str, Any], **optional: Any) -> None:
+    def check_settings(self, *settings: Mapping[str, Any], **optional: Any) -> None:
         """ValueError unless all processes were told to do the same.
 
         Args:
@@ -101,7 +103,8 @@ class Devices:
         """
         if self.is_alone:
             return
-        compared = {k: str(value) for k, value in settings.items() if k not in PER_PROCESS}
+        together = {name: value for each in settings for name, value in each.items()}
+        compared = {k: str(value) for k, value in together.items() if k not in PER_PROCESS}
         compared |= {k: "none" if value is None else "given" for k, value in optional.items()}
         compared["mesh"] = "none" if self.mesh is None else str(self.mesh.devices.shape)
         self.check_same("settings", compared)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from jaxseq.taggers._together import Together
+from jaxseq.parallel import Devices
 from jaxseq.text import legal_transitions
 
 UNKNOWN = -1
@@ -106,7 +106,7 @@ def check_labels(y: Sequence[Sequence[Label]], lengths: np.ndarray) -> list[Labe
 
 
 def find_classes(
-    flat: list[Label], lengths: np.ndarray, together: Together | None = None
+    flat: list[Label], lengths: np.ndarray, devices: Devices | None = None
 ) -> list[str]:
     """Every label that occurs, sorted; with several processes, in any of them."""
     labels: set[str] = set()
@@ -115,7 +115,7 @@ def find_classes(
             labels.add(str(label))  # a NumPy string becomes a plain one
         elif label is not None:
             labels |= _check_set(label, position, lengths)
-    classes = sorted(labels) if together is None else together.union(labels)
+    classes = sorted(labels) if devices is None else devices.union(labels)
     if not classes:
         raise ValueError("y: expected at least one token with a label, got none")
     return classes

@@ -18,11 +18,10 @@ import pytest
 from hypothesis import given
 
 import jaxseq
-from jaxseq._io import read_about
 from jaxseq.cli import main
 from jaxseq.cli._train import read_training
 from jaxseq.crf import CRFTagger
-from jaxseq.parallel import OtherProcessError, Peers, find_meeting, join_processes, make_mesh
+from jaxseq.parallel import OtherProcessError, Peers, find_meeting, join_processes
 from jaxseq.text import DictExtractor, SharedCorpus, TemplateExtractor
 from tests.parallel import in_processes, streamed
 from tests.parallel.on_mesh import draw_sentences
@@ -79,16 +78,8 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("processes")
 
 
-def train_in_one(**settings):
-    """What `in_processes.train_in_blocks` trains, by this process on one device."""
-    X, y = draw_sentences(np.random.default_rng(3), 15)
-    tagger = CRFTagger(**{**in_processes.IN_BLOCKS, "max_iterations": 7, **settings})
-    return tagger.fit(X, y, mesh=make_mesh(jax.devices()[:1]))
-
-
 @pytest.fixture(scope="module")
 def found(folder):
-    train_in_one(max_iterations=4, checkpoint=folder / "left by one")
     shards = folder / "streamed"
     streamed.write(shards)
     with jax.enable_x64(False):
@@ -167,30 +158,13 @@ def test_a_search_that_two_left_is_gone_on_with_by_one(found, folder):
     """To where two would have come."""
     X, y = draw_sentences(np.random.default_rng(3), 15)
     kept = folder / "stopped"
-    assert read_about(kept).startswith("shared")
+    assert kept.exists()
     with jax.enable_x64(False):
         tagger = CRFTagger(**in_processes.SETTINGS, checkpoint=kept)
         tagger.fit(X, y)
     assert tagger.n_iter_ > 4
     assert tagger.loss_ == pytest.approx(found["trained"]["loss"], rel=1e-5)
     assert not kept.exists()
-
-
-def test_weights_in_blocks_go_from_two_to_one_and_from_one_to_two(found, folder):
-    """Each process writes some of the rows, and both ways lead to where one would have come."""
-    first, second = found["in blocks"]
-    assert first["files"] == ["blocks.part-1-0", "blocks", "left by one.part-1-0", "left by one"]
-    assert second["files"] == ["blocks.part-1-1", "left by one.part-1-1"]
-    whole, kept = train_in_one(), folder / "blocks"
-    gone_on = train_in_one(checkpoint=kept)
-    assert [file.name for file in folder.glob("blocks*")] == ["blocks"]  # and no parts any more
-    for loss, model in (
-        (gone_on.loss_, in_processes.as_lists(gone_on.model_)),
-        *((told["loss"], told["model"]) for told in (first, second)),
-    ):
-        assert loss == pytest.approx(whole.loss_, rel=1e-12)
-        for one, other in zip(in_processes.as_lists(whole.model_), model):
-            np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * np.abs(one).max())
 
 
 # ------------------------------------------------------------------------ shards on disk
@@ -410,7 +384,7 @@ def test_a_killed_process_is_missed(folder, killed, how):
         assert (killed, how) not in ((1, "KILL"), (1, "TERM"))
         assert status == -signal.SIGABRT, errors
         assert "This most likely indicates that another task died" in errors
-    assert read_about(kept).startswith("shared")
+    assert kept.exists()
     assert not (folder / "killed").exists()
 
 
