@@ -11,13 +11,6 @@ from jaxseq.text._features import StringTable as StringTable
 from jaxseq.text._features import TokenFeatures as TokenFeatures
 from jaxseq.text._features import read_corpus as read_corpus
 from jaxseq.text._features import token_rows as token_rows
-from jaxseq.text._paper_corpora import NEW_REFERENCE as NEW_REFERENCE
-from jaxseq.text._paper_corpora import iter_ads as iter_ads
-from jaxseq.text._paper_corpora import read_ads as read_ads
-from jaxseq.text._paper_corpora import read_citations as read_citations
-from jaxseq.text._paper_corpora import read_genetag as read_genetag
-from jaxseq.text._paper_corpora import read_genetag_mentions as read_genetag_mentions
-from jaxseq.text._paper_corpora import tokenize_citation as tokenize_citation
 from jaxseq.text._readers import iter_conll as iter_conll
 from jaxseq.text._readers import iter_lines as iter_lines
 from jaxseq.text._readers import iter_plain as iter_plain
@@ -25,6 +18,7 @@ from jaxseq.text._readers import open_to_replace as open_to_replace
 from jaxseq.text._readers import read_conll as read_conll
 from jaxseq.text._readers import read_plain as read_plain
 from jaxseq.text._readers import split_cells as split_cells
+from jaxseq.text._readers import tokenize as tokenize
 from jaxseq.text._readers import write_conll as write_conll
 from jaxseq.text._schemes import SCHEMES as SCHEMES
 from jaxseq.text._schemes import IllegalTagError as IllegalTagError
@@ -68,20 +62,15 @@ __all__ = [
     "convert_tags",
     "detect_scheme",
     "extractor_from_state",
-    "iter_ads",
     "iter_conll",
     "iter_plain",
     "legal_transitions",
     "parse_template",
-    "read_ads",
-    "read_citations",
     "read_conll",
-    "read_genetag",
-    "read_genetag_mentions",
     "read_plain",
     "read_templates",
     "tag_spans",
-    "tokenize_citation",
+    "tokenize",
     "word_type",
     "word_types",
     "write_conll",

@@ -6,6 +6,7 @@ import codecs
 import gzip
 import io
 import os
+import re
 import secrets
 import sys
 import zlib
@@ -403,7 +404,26 @@ def _check_writable(
 
 
 # -------------------------------------------------------------------------------------------------
-# Plain text, one sentence a line.
+# Plain text, one sentence per line.
+
+_TOKENS = re.compile(r"\w+|[^\w\s]")
+
+
+def tokenize(text: str) -> list[str]:
+    """The words of a text, and its punctuation marks: for `read_plain`, where spaces do not do.
+
+    Args:
+        text: any text.
+
+    Returns:
+        The tokens. Every sign that is neither a letter, a digit nor ``_`` is one of its own;
+        joined, they are the text without its spaces.
+
+    Example:
+        >>> tokenize("W.-P. de Roever, 1992.")
+        ['W', '.', '-', 'P', '.', 'de', 'Roever', ',', '1992', '.']
+    """
+    return _TOKENS.findall(text)
 
 
 def read_plain(

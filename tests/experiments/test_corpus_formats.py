@@ -2,16 +2,14 @@
 
 import pytest
 
-from jaxseq.text import (
+from experiments.data._formats import (
     iter_ads,
-    iter_plain,
     read_ads,
     read_citations,
     read_genetag,
     read_genetag_mentions,
-    read_plain,
-    tokenize_citation,
 )
+from jaxseq.text import iter_plain, read_plain, tokenize
 from tests.text.files import message as _message
 from tests.text.files import write as _write
 
@@ -52,7 +50,7 @@ def test_citations(tmp_path):
     ],
 )
 def test_tokens_of_a_citation(text, tokens):
-    assert tokenize_citation(text) == tokens.split()
+    assert tokenize(text) == tokens.split()
 
 
 @pytest.mark.parametrize(
@@ -163,7 +161,7 @@ def test_plain(tmp_path):
     path = _write(tmp_path, "\ufeffit rains\r\n\r\n  and,  pours")
     assert [s["word"] for s in read_plain(path)] == [("it", "rains"), ("and,", "pours")]
     assert [len(s) for s in iter_plain(path, blank="keep")] == [2, 0, 2]
-    split = read_plain(path, tokenize=tokenize_citation)
+    split = read_plain(path, tokenize=tokenize)
     assert split[1]["word"] == ("and", ",", "pours")
 
 
