@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "_runtime": {"_runtime"},
     "native": {"native"},
     "lattice": {"lattice", "native", "_runtime"},
-    "text": {"text"},
+    "text": {"text", "_io"},
     "metrics": {"metrics"},
     "parallel": {"parallel"},
     "homotopy": {"homotopy", "lattice", "_io", "_runtime"},

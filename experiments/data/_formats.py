@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jaxseq.text import Sentence, convert_tags, iter_lines, sentence_of, tokenize
+from jaxseq.text import Sentence, convert_tags, iter_lines, tokenize
 
 # -------------------------------------------------------------------------------------------------
 # The corpus of apartment advertisements from Craigslist.
@@ -88,10 +88,10 @@ def iter_ads(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Iterat
         elif cells:
             raise ValueError(f"{os.fspath(path)}:{number}: expected 'token LABEL', found {line!r}")
         elif words:
-            yield sentence_of({"word": tuple(words), "label": tuple(labels)})
+            yield Sentence.from_cells({"word": tuple(words), "label": tuple(labels)})
             words, labels = [], []
     if words:
-        yield sentence_of({"word": tuple(words), "label": tuple(labels)})
+        yield Sentence.from_cells({"word": tuple(words), "label": tuple(labels)})
 
 
 # -------------------------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ def _sentence(place: str, cells: Sequence[str]) -> Sentence:
         before = tag
     pos = [UNKNOWN_POS if tag in _GENE_TAGS else tag for tag in tags]
     columns = {"word": tuple(words), "pos": tuple(pos), "label": tuple(labels)}
-    return sentence_of(columns, name.removeprefix("@@"))
+    return Sentence.from_cells(columns, name.removeprefix("@@"))
 
 
 def _numbered_mentions(
@@ -392,6 +392,8 @@ def _labelled_by_list(
         if set(tags[start:stop]) == {"O"}:
             tags[start:stop] = ["B-GENE"] + ["I-GENE"] * (stop - start - 1)
     return [
-        sentence_of({"word": old["word"], "pos": old["pos"], "label": tuple(labels[name])}, name)
+        Sentence.from_cells(
+            {"word": old["word"], "pos": old["pos"], "label": tuple(labels[name])}, name
+        )
         for name, old in sentences.items()
     ]

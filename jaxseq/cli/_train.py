@@ -53,7 +53,6 @@ from jaxseq.text import (
     Sentence,
     Templates,
     read_templates,
-    sentence_of,
 )
 
 # -------------------------------------------------------------------------------------------------
@@ -776,7 +775,7 @@ def _read_columns(
 def _sentence(block: Block, names: Names) -> Sentence:
     """One string for all its occurrences: there may be millions of tokens."""
     named = ((i, name) for i, name in enumerate(names) if name is not None)
-    return sentence_of({name: tuple(map(sys.intern, block.column(i))) for i, name in named})
+    return Sentence.from_cells({name: tuple(map(sys.intern, block.column(i))) for i, name in named})
 
 
 def names_without_label(width: int, names: Names, place: str) -> Names:

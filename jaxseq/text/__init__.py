@@ -11,6 +11,8 @@ from jaxseq.text._features import StringTable as StringTable
 from jaxseq.text._features import TokenFeatures as TokenFeatures
 from jaxseq.text._features import read_corpus as read_corpus
 from jaxseq.text._features import token_rows as token_rows
+from jaxseq.text._readers import Block as Block
+from jaxseq.text._readers import iter_blocks as iter_blocks
 from jaxseq.text._readers import iter_conll as iter_conll
 from jaxseq.text._readers import iter_lines as iter_lines
 from jaxseq.text._readers import iter_plain as iter_plain
@@ -29,7 +31,6 @@ from jaxseq.text._schemes import legal_transitions as legal_transitions
 from jaxseq.text._schemes import parse_tag as parse_tag
 from jaxseq.text._schemes import tag_spans as tag_spans
 from jaxseq.text._sentence import Sentence as Sentence
-from jaxseq.text._sentence import sentence_of as sentence_of
 from jaxseq.text._template_extractor import TemplateExtractor as TemplateExtractor
 from jaxseq.text._templates import CONLL2000 as CONLL2000
 from jaxseq.text._templates import CONLL2003 as CONLL2003
