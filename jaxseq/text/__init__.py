@@ -2,7 +2,6 @@
 
 from jaxseq.text._dict_extractor import DictExtractor as DictExtractor
 from jaxseq.text._dict_extractor import extractor_from_state as extractor_from_state
-from jaxseq.text._features import MOST_TOKENS as MOST_TOKENS
 from jaxseq.text._features import ONLY_COLUMN as ONLY_COLUMN
 from jaxseq.text._features import Column as Column
 from jaxseq.text._features import FeatureExtractor as FeatureExtractor
@@ -10,6 +9,7 @@ from jaxseq.text._features import SharedCorpus as SharedCorpus
 from jaxseq.text._features import StringTable as StringTable
 from jaxseq.text._features import TokenFeatures as TokenFeatures
 from jaxseq.text._features import read_corpus as read_corpus
+from jaxseq.text._features import sum_counts as sum_counts
 from jaxseq.text._features import token_rows as token_rows
 from jaxseq.text._readers import Block as Block
 from jaxseq.text._readers import iter_blocks as iter_blocks

@@ -472,8 +472,16 @@ def _fail_cell(rows: list[Sequence[Any]], name: str) -> NoReturn:
 # corpus: they depend on the order of its sentences, and not on who has read which.
 
 
-MOST_TOKENS = 1 << 31
-"""More than any sentence has."""
+MAX_TOKENS = 1 << 31  # more than any sentence has
+
+
+def sum_counts(parts: Sequence[Sequence[np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct keys of several (keys, counts), ascending, and the sum of the counts of each."""
+    keys, counts = (np.concatenate(arrays) for arrays in zip(*parts))
+    distinct, inverse = np.unique(keys, return_inverse=True)
+    totals = np.zeros(len(distinct), np.int64)
+    np.add.at(totals, inverse, counts)  # not bincount with weights, which sums in float64
+    return distinct, totals
 
 
 @dataclass(frozen=True)
@@ -511,7 +519,7 @@ class SharedCorpus:
             strings: the distinct strings of this process.
             sentence: of each, the (own) sentence where it first occurs. place: where in it.
         """
-        first = self.numbers[sentence].astype(np.int64) * MOST_TOKENS + place
+        first = self.times(sentence, place)
         arrays = StringTable(strings).to_arrays("s")
         earliest: dict[str, int] = {}
         for data, ends, times in self._exchange(arrays["s.bytes"], arrays["s.ends"], first):
@@ -522,13 +530,11 @@ class SharedCorpus:
 
     def merge_counts(self, keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The sorted keys of all processes, and how often each occurs in the whole."""
-        found = self._exchange(keys, counts)
-        everything = np.concatenate([part[0] for part in found])
-        amounts = np.concatenate([part[1] for part in found])
-        distinct, inverse = np.unique(everything, return_inverse=True)
-        totals = np.zeros(len(distinct), np.int64)
-        np.add.at(totals, inverse, amounts)
-        return distinct, totals
+        return sum_counts(self._exchange(keys, counts))
+
+    def times(self, sentence: np.ndarray, place: np.ndarray) -> np.ndarray:
+        """Numbers that order places in own sentences as they come in the whole corpus."""
+        return self.numbers[sentence].astype(np.int64) * MAX_TOKENS + place
 
     def share_column(self, column: Column, lengths: np.ndarray) -> Column:
         """The column with the strings of all processes, and the codes of the own tokens."""
