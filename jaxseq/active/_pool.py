@@ -561,14 +561,6 @@ def lay_out_alike(lengths: np.ndarray, cores: int, width: int, rows: int) -> Lay
     return replace(lay_out(lengths, shards, width=width), rows=rows, sequences=rows * width)
 
 
-def take_sentences(features: TokenFeatures, chosen: np.ndarray) -> TokenFeatures:
-    """The features of the sentences with True in `chosen` [B]."""
-    inside = np.repeat(chosen, features.lengths)
-    arrays = {
-        name: None if getattr(features, name) is None else getattr(features, name)[inside]
-        for name in ("ids", "values", "edge_ids")
-    }
-    return replace(features, lengths=features.lengths[chosen], **arrays)
 
 
 def train_on(
@@ -768,7 +760,7 @@ class Pool:
     def problem(self, trained: np.ndarray, labels: EncodedLabels) -> Problem:
         """To learn from some of the sentences."""
         return Problem(
-            features=take_sentences(self.features, trained),
+            features=self.features.take(trained),
             labels=labels,
             classes=self.classes,
             attributes=self.extractor.attribute_count,

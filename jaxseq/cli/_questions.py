@@ -24,7 +24,7 @@ import numpy as np
 from jaxseq.active import Answer
 from jaxseq.cli._files import add_model_settings
 from jaxseq.metrics import span_scores
-from jaxseq.text import Sentence, Templates, sentence_of
+from jaxseq.text import Sentence, Templates
 
 # -------------------------------------------------------------------------------------------------
 # Options of an active learner and of the tagger inside, and the learner that they describe.
@@ -265,7 +265,9 @@ def _read(path: Path, digest: str) -> list[dict[str, Any]]:
 def _sentences(rows: list[dict[str, Any]]) -> list[Sentence]:
     # One string for all its occurrences: there may be millions of tokens.
     return [
-        sentence_of({n: tuple(map(sys.intern, cells)) for n, cells in row["columns"].items()})
+        Sentence.from_cells(
+            {n: tuple(map(sys.intern, cells)) for n, cells in row["columns"].items()}
+        )
         for row in rows
     ]
 

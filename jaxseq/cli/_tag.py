@@ -27,7 +27,7 @@ from jaxseq.cli._files import (
     shown,
     unlabelled_columns,
 )
-from jaxseq.text import tokenize_citation
+from jaxseq.text import tokenize
 
 # -------------------------------------------------------------------------------------------------
 # Constraints that labels are predicted under: their options, their file, and what they do.
@@ -203,9 +203,9 @@ def add_tag(subparsers: Any) -> None:
     )
     add(
         "--tokenize",
-        choices=("spaces", "citations"),
+        choices=("spaces", "punctuation"),
         default="spaces",
-        help="of plain text: at spaces, or as training with --format citations does",
+        help="of plain text: at spaces, or with each punctuation mark a token of its own",
     )
     add_column_options(parser)
     add(
@@ -277,9 +277,9 @@ def _plain_items(
     options: argparse.Namespace, needed: Sequence[str], labels: Sequence[str]
 ) -> Iterator[_Item]:
     require_columns(needed, ["word"], _reader(options), shown(options.file))
-    tokenize = tokenize_citation if options.tokenize == "citations" else str.split
+    split = tokenize if options.tokenize == "punctuation" else str.split
     for line in iter_input(options.file):
-        words = tokenize(line)
+        words = split(line)
         if words:
             yield _Item(words, {"word": words}, options.delimiter or " ")
 

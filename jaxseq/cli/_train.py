@@ -28,13 +28,10 @@ from jaxseq.cli._files import (
     add_corpus_options,
     add_model_settings,
     iter_blocks,
-    iter_input,
     read_corpus,
-    read_other_format,
     require_columns,
     require_file,
     require_model_place,
-    require_rereadable,
     shown,
 )
 from jaxseq.cli._tag import (
@@ -50,14 +47,10 @@ from jaxseq.text import (
     CONLL2000,
     CONLL2003,
     GENE_MENTION,
-    NEW_REFERENCE,
     TOKEN_IDENTITY,
     Sentence,
     Templates,
-    read_plain,
     read_templates,
-    sentence_of,
-    tokenize_citation,
 )
 
 # -------------------------------------------------------------------------------------------------
@@ -443,8 +436,7 @@ def add_unlabelled_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="FILE",
         help="one file or several: sentences in the format of --train, whose labels are ignored; "
-        "columns may also lack the label, or be words alone (- is standard input), and citations "
-        "may be plain text, one a line",
+        "columns may also lack the label, or be words alone (- is standard input)",
     )
     add(
         "--entropy-weight",
@@ -574,25 +566,10 @@ def read_unlabelled(
     dealt = _Dealt(part)
     for path in options.unlabelled:
         before = dealt.seen
-        if options.format == "conll":
-            _read_columns(path, options, train, needed, dealt)
-        else:
-            require_file(path)
-            for found in filter(len, _read_other(path, options.format)):
-                dealt.take(lambda found=found: sentence_of({"word": found["word"]}, found.name))
+        _read_columns(path, options, train, needed, dealt)
         if dealt.seen == before:
             raise ValueError(f"{shown(path)}: expected at least one sentence, found none")
     return dealt.kept
-
-
-def _read_other(path: str, form: str) -> list[Sentence]:
-    """Of the formats that are not of columns, citations have one without labels: plain lines."""
-    if form == "citations":
-        require_rereadable(path, "its beginning tells whether its fields are tagged")
-        first = next((line for line in iter_input(path) if line.strip()), "")
-        if first.strip() != NEW_REFERENCE:
-            return read_plain(path, tokenize=tokenize_citation)
-    return read_other_format(path, form, scheme_to=None)
 
 
 def _read_columns(
@@ -624,7 +601,7 @@ def _read_columns(
 def _sentence(block: Block, names: Names) -> Sentence:
     """One string for all its occurrences: there may be millions of tokens."""
     named = ((i, name) for i, name in enumerate(names) if name is not None)
-    return sentence_of({name: tuple(map(sys.intern, block.column(i))) for i, name in named})
+    return Sentence.from_cells({name: tuple(map(sys.intern, block.column(i))) for i, name in named})
 
 
 def names_without_label(width: int, names: Names, place: str) -> Names:

@@ -82,7 +82,7 @@ def train_from_shards(
 
     Example:
         >>> import tempfile, jaxseq
-        >>> from jaxseq.shards._writer import write_shards
+        >>> from jaxseq.shards import write_shards
         >>> corpus = [(["the", "dog"], ["D", "N"]), (["a", "cat"], ["D", "N"])]
         >>> with tempfile.TemporaryDirectory() as place:
         ...     folder = write_shards(lambda: corpus, place + "/s", templates=["word[0]"])

@@ -20,7 +20,7 @@ from jaxseq.crf import (
 from jaxseq.parallel import Devices
 from jaxseq.shards import StreamedCorpus, train_from_shards, write_shards
 from jaxseq.shards._training import spread_over_shards
-from jaxseq.text import TemplateExtractor, TokenFeatures
+from jaxseq.text import TemplateExtractor
 
 TEMPLATES = ["word[0]", "word[-1]"]
 LABELS = ["X", "Y", "Z"]
@@ -96,8 +96,7 @@ def in_memory_parts(tokens: int):
         size += length
         if size >= tokens or number == len(features.lengths):
             here = slice(start, start + size)
-            lengths = features.lengths[first:number]
-            part = TokenFeatures(features.ids[here], None, lengths, None)
+            part = features.take(slice(first, number))
             parts.append((part, EncodedLabels(gold[here], None)))
             first, start, size = number, start + size, 0
     return parts, problem
