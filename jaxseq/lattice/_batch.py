@@ -35,7 +35,7 @@ from jaxseq.lattice._marginals import row_marginals
 from jaxseq.lattice._moments import HasScores
 from jaxseq.lattice._propagate import covariance_from_marginals
 from jaxseq.lattice._scaled import Block, BlockCovariance, BlockEntropy, BlockMarginals, best_labels
-from jaxseq.native import call_native, has_native, is_worthwhile, why_not
+from jaxseq.native import call_native, has_native, is_worthwhile, why_not_native
 
 BatchMethod = Literal["auto", "native", "scaled", "log"]
 """Of functions on batches: the engines of single chains, and scaled space in C++ on a CPU."""
@@ -47,8 +47,9 @@ CACHE_ENTRIES = 2**18
 def check_batch_method(method: str, quantity: str, nodes: Float[Array, "r t s"]) -> None:
     """Refuse a method that does not exist, or not here."""
     check_method(method, (*METHODS, "native"))
-    if method == "native" and not has_native(quantity, nodes):
-        why = why_not(str(nodes.dtype)) or "for CPUs alone, and rows that fit its cache"
+    # It does not look for underflow. The very library that will run must be there, or `run_blocks`
+    # would quietly do without.
+    if method == "native" and (why := why_not_native(quantity, nodes, watched=False)):
         raise ValueError(
             f"method: expected {', '.join(METHODS)}, got 'native', which is not: {why}"
         )

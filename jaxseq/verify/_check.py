@@ -133,7 +133,7 @@ def differentiate(
     )
 
 
-def matrix_of(result: Any, quantity: Quantity, size: int) -> Array:
+def result_matrix(result: Any, quantity: Quantity, size: int) -> Array:
     """A library result as a vector (values) or as a matrix with `size` columns (derivatives)."""
     flat = flatten(result)
     return flat if quantity.value is None else flat.reshape(-1, size)
@@ -196,7 +196,7 @@ def run_library(
     def program(case: Case, directions: Array):
         size = case.theta.size
         hand = tuple(
-            matrix_of(quantity.hand(library, case, method), quantity, size)
+            result_matrix(quantity.hand(library, case, method), quantity, size)
             for quantity in closed
             if quantity.hand is not None
         )
