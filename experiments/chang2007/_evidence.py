@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxseq.constraints import PUNCTUATION, Penalised, Tokens, bind_constraints, count_violations
+from jaxseq.constraints import PUNCTUATION, Penalised, Words, bind_constraints, count_violations
 from jaxseq.text import Sentence
 
 SIDES: tuple[str, ...] = ("before", "after", "both", "neither")
@@ -65,7 +65,7 @@ def meetings(sentences: Sequence[Sentence]) -> dict[str, int]:
         {'before': 1, 'after': 0, 'both': 0, 'neither': 1}
     """
     found = dict.fromkeys(SIDES, 0)
-    marks = Tokens(pattern=PUNCTUATION)
+    marks = Words(pattern=PUNCTUATION)
     for sentence in sentences:
         here, labels = marks.marks(sentence), sentence["label"]
         for t in range(1, len(labels)):

@@ -22,7 +22,7 @@ def add_constraints(subparsers: Any) -> None:
         "penalties that they speak for: the log-odds of a violation not happening.",
     )
     add = parser.add_argument
-    add("file", metavar="FILE", help="of constraints, in TOML or YAML")
+    add("file", metavar="FILE", help="of constraints, in TOML")
     add("data", nargs="+", metavar="DATA", help="labelled corpora, as for jaxseq train")
     add("--model", metavar="DIR", help="whose labels the constraints are for; by default DATA's")
     add(

@@ -10,7 +10,7 @@ from jaxseq.constraints._constraint import Labels as Labels
 from jaxseq.constraints._constraint import Penalised as Penalised
 from jaxseq.constraints._constraint import Rule as Rule
 from jaxseq.constraints._constraint import Scheme as Scheme
-from jaxseq.constraints._constraint import Tokens as Tokens
+from jaxseq.constraints._constraint import Words as Words
 from jaxseq.constraints._constraint import bind_constraints as bind_constraints
 from jaxseq.constraints._file import ConstraintFile as ConstraintFile
 from jaxseq.constraints._file import read_constraints as read_constraints
@@ -66,8 +66,8 @@ __all__ = [
     "Penalised",
     "Rule",
     "StartsWith",
-    "Tokens",
     "TransitionsOnlyOn",
+    "Words",
     "WordsImply",
     "beam_search",
     "bind_constraints",

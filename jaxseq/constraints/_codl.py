@@ -783,9 +783,9 @@ class CoDL(BaseEstimator):
 
     Example:
         >>> import jaxseq
-        >>> from jaxseq.constraints import Tokens, WordsImply
+        >>> from jaxseq.constraints import Words, WordsImply
         >>> X, y = [["a", "dog"], ["a", "cat"], ["runs"]], [["D", "N"], ["D", "N"], ["V"]]
-        >>> rules = [WordsImply(Tokens(["purrs"]), ["V"])]
+        >>> rules = [WordsImply(Words(["purrs"]), ["V"])]
         >>> learner = jaxseq.CoDL(jaxseq.HMMTagger(unknown_below=1), rules, penalty=5.0, k=2)
         >>> learner = learner.fit(X, y, unlabelled=[["a", "cat", "purrs"]])
         >>> learner.predict([["dog", "purrs"]], constrained=False)
@@ -851,10 +851,10 @@ class CoDL(BaseEstimator):
         Args:
             X, y: sentences and labels, as for the estimator.
             unlabelled: more sentences, at least one with a token.
-            mesh: devices to share them out to while they are labelled under the constraints, of
-                `jaxseq.parallel.make_mesh`. With an HMM it may span several processes: the sentences
-                are then the part of this one, which may be empty, and all call `fit` together, to
-                get what one process gets up to rounding.
+            mesh: devices of `jaxseq.parallel.make_mesh` to share them out to while they are
+                labelled under the constraints. With an HMM it may span several processes: the
+                sentences are then the part of this one, which may be empty, and all call `fit`
+                together, to get what one process gets up to rounding.
             sentence_numbers: as in `HMMTagger.fit`.
 
         Returns:

@@ -246,7 +246,7 @@ PUNCTUATION = r"[^\w\s]+"
 
 
 @dataclass(frozen=True)
-class Tokens:
+class Words:
     """Tokens that are one of some words, or match a regular expression as a whole, or both.
 
     Args:
@@ -259,7 +259,7 @@ class Tokens:
         ValueError: for a bad pattern, or neither words nor a pattern.
 
     Example:
-        >>> Tokens(["pp", "pages"], r"[.,;]").marks(["Pages", "3", "."]).tolist()
+        >>> Words(["pp", "pages"], r"[.,;]").marks(["Pages", "3", "."]).tolist()
         [True, False, True]
     """
 
@@ -340,7 +340,7 @@ class Rule:
 class OnTokens(Constraint):
     """A constraint that looks at whether a token is one of some tokens: x is bool [n]."""
 
-    tokens: Tokens = eqx.field(static=True)
+    tokens: Words = eqx.field(static=True)
 
     def observe(self, sentence: Any) -> np.ndarray:
         return self.tokens.marks(sentence)

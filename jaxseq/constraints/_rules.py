@@ -18,7 +18,7 @@ from jaxseq.constraints._constraint import (
     Labels,
     OnTokens,
     Rule,
-    Tokens,
+    Words,
 )
 
 # -------------------------------------------------------------------------------------------------
@@ -26,6 +26,7 @@ from jaxseq.constraints._constraint import (
 
 
 Side = Literal["before", "after", "either"]
+Unit = Literal["words", "fields"]
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,12 @@ class WordsImply(Rule):
 
     Example:
         >>> from jaxseq.constraints import violations
-        >>> rule = WordsImply(Tokens(["pp", "pages"]), ["PAGES"])
+        >>> rule = WordsImply(Words(["pp", "pages"]), ["PAGES"])
         >>> violations(rule, ["pages", "3"], ["DATE", "DATE"], labels=["DATE", "PAGES"])
         1
     """
 
-    tokens: Tokens
+    tokens: Words
     labels: Sequence[str]
 
     def bind(self, labels: Labels) -> Constraint:
@@ -58,13 +59,13 @@ class OnlyOn(Rule):
 
     Example:
         >>> from jaxseq.constraints import violations
-        >>> rule = OnlyOn(["NUMBER"], Tokens(pattern=r"[0-9]+"))
+        >>> rule = OnlyOn(["NUMBER"], Words(pattern=r"[0-9]+"))
         >>> violations(rule, ["pages", "3"], ["NUMBER", "NUMBER"])
         1
     """
 
     labels: Sequence[str]
-    tokens: Tokens
+    tokens: Words
 
     def bind(self, labels: Labels) -> Constraint:
         return _MarkedTokens(self.tokens, jnp.asarray(labels.is_one_of(self.labels)), False)
@@ -99,7 +100,7 @@ class TransitionsOnlyOn(Rule):
         1
     """
 
-    tokens: Tokens = field(default_factory=lambda: Tokens(pattern=PUNCTUATION))
+    tokens: Words = field(default_factory=lambda: Words(pattern=PUNCTUATION))
     side: Side = "before"
 
     def __post_init__(self) -> None:
@@ -443,7 +444,7 @@ class Count(Rule):
     labels: Sequence[str]
     at_least: int = 0
     at_most: int | None = None
-    unit: Literal["words", "fields"] = "words"
+    unit: Unit = "words"
 
     def __post_init__(self) -> None:
         _check_bounds(self.at_least, self.at_most, 0)

@@ -19,7 +19,7 @@ from jaxseq.constraints import (
     MustAppear,
     Penalised,
     StartsWith,
-    Tokens,
+    Words,
     WordsImply,
     bind_constraints,
     corpus_violations,
@@ -31,7 +31,7 @@ RULES = [
     AtMostOnce(),
     StartsWith(["A"]),
     MustAppear(["B"]),
-    WordsImply(Tokens(["u"]), ["A"]),
+    WordsImply(Words(["u"]), ["A"]),
     EndsWith(["B"]),
 ]
 
