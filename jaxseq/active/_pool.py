@@ -577,16 +577,6 @@ class ManyShards(Objective):
         self._gradients += [None] * (cores - len(self._gradients))
 
 
-def take_sentences(features: TokenFeatures, chosen: np.ndarray) -> TokenFeatures:
-    """The features of the sentences with True in `chosen` [B]."""
-    inside = np.repeat(chosen, features.lengths)
-    arrays = {
-        name: None if getattr(features, name) is None else getattr(features, name)[inside]
-        for name in ("ids", "values", "edge_ids")
-    }
-    return replace(features, lengths=features.lengths[chosen], **arrays)
-
-
 def train_on(
     problem: Problem,
     plan: Plan,
@@ -791,7 +781,7 @@ class Pool:
     def problem(self, trained: np.ndarray, labels: EncodedLabels) -> Problem:
         """To learn from some of the sentences."""
         return Problem(
-            features=take_sentences(self.features, trained),
+            features=self.features.take(trained),
             labels=labels,
             classes=self.classes,
             attributes=self.extractor.attribute_count,

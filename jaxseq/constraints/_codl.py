@@ -73,7 +73,7 @@ from jaxseq.taggers import (
     token_score,
     warn_unmet,
 )
-from jaxseq.text import Templates, TokenFeatures
+from jaxseq.text import Templates, TokenFeatures, token_rows
 
 # -------------------------------------------------------------------------------------------------
 # What constraint-driven learning makes of several labellings of each sequence.
@@ -487,7 +487,7 @@ class CoDLNotes:
             for name, kind in KINDS.items()
         )
         scores = scores.reshape(len(lengths), -1)
-        labels = labels.reshape(-1, scores.shape[1])[_tokens_of(lengths, self._own)]
+        labels = labels.reshape(-1, scores.shape[1])[token_rows(lengths, self._own)]
         return Kept(labels, scores[self._own], hard[self._own], kept["history"])
 
     def save(self, found: Labelling, lengths: np.ndarray, history: list[dict[str, Any]]) -> None:
@@ -498,7 +498,7 @@ class CoDLNotes:
         named = zip(own, KINDS.values())
         arrays = self._peers.exchange_arrays(*(np.asarray(array, kind) for array, kind in named))
         lengths, labels, scores, hard = (np.concatenate(parts) for parts in zip(*arrays))
-        labels = labels[_tokens_of(lengths, self._order)]
+        labels = labels[token_rows(lengths, self._order)]
         whole = (lengths[self._order], labels, scores[self._order], hard[self._order])
         packed = {
             name: base64.b64encode(array.tobytes()).decode() for name, array in zip(KINDS, whole)
@@ -516,19 +516,6 @@ class CoDLNotes:
 
 def _digest(part: Any) -> bytes:
     return hashlib.sha256(text_of(part).encode("utf-8", "surrogatepass")).digest()
-
-
-def _tokens_of(lengths: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """The places of the tokens of some sentences, of all sentences one after another.
-
-    Example:
-        >>> _tokens_of(np.array([2, 3, 1]), np.array([2, 0])).tolist()
-        [5, 0, 1]
-    """
-    lengths = lengths.astype(np.int64)
-    starts, counts = (np.cumsum(lengths) - lengths)[chosen], lengths[chosen]
-    before = np.cumsum(counts) - counts
-    return np.repeat(starts - before, counts) + np.arange(counts.sum())
 
 
 # -------------------------------------------------------------------------------------------------
@@ -605,7 +592,7 @@ class CRFLearner:
             if known.allowed is not None:
                 allowed = np.concatenate([known.allowed, np.eye(len(self.classes))[gold] > 0])
             gold = np.concatenate([known.gold, gold])
-            features = _joined(self._labelled, features)
+            features = TokenFeatures.concatenate([self._labelled, features])
         else:
             each = each * (self._labelled.lengths.sum() / (each * features.lengths).sum())
         templates = self._estimator.templates
@@ -638,25 +625,8 @@ def _copies(
     """The sentences once for each labelling that counts, its labels, and how much it counts."""
     lengths = features.lengths
     sentence, rank = np.nonzero((weights > 0) & (lengths > 0)[:, None])
-    copied = lengths[sentence]
-    within = np.arange(copied.sum()) - np.repeat(np.cumsum(copied) - copied, copied)
-    tokens = np.repeat((np.cumsum(lengths) - lengths)[sentence], copied) + within
-    arrays = {
-        name: None if getattr(features, name) is None else getattr(features, name)[tokens]
-        for name in ("ids", "values", "edge_ids")
-    }
-    chosen = labels[tokens, np.repeat(rank, copied)]
-    return replace(features, lengths=copied, **arrays), chosen, weights[sentence, rank]
-
-
-def _joined(first: TokenFeatures, second: TokenFeatures) -> TokenFeatures:
-    """One corpus after another, of one extractor."""
-
-    def both(name: str) -> Any:
-        arrays = [getattr(features, name) for features in (first, second)]
-        return None if arrays[0] is None else np.concatenate(arrays)
-
-    return replace(first, **{name: both(name) for name in ("ids", "values", "lengths", "edge_ids")})
+    chosen = labels[token_rows(lengths, sentence), np.repeat(rank, lengths[sentence])]
+    return features.take(sentence), chosen, weights[sentence, rank]
 
 
 # -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import jax
@@ -318,7 +318,7 @@ def read_both(
     else:
         shared = together.shared(len(labelled), len(others))
         both = _blaming_unlabelled(_fitting(extractor, shared), labelled + others, len(labelled))
-        features, found = _split(both, len(labelled))
+        features, found = both.take(slice(len(labelled))), both.take(slice(len(labelled), None))
     tokens = 0 if found is None else together.total(int(found.lengths.sum()))
     return extractor, features, found if tokens else None
 
@@ -355,20 +355,6 @@ def _blaming_unlabelled(
             raise
         rest = str(error)[place.end() :]
         raise ValueError(f"unlabelled: sentence {int(place[1]) - labelled}{rest}") from None
-
-
-def _split(features: TokenFeatures, count: int) -> tuple[TokenFeatures, TokenFeatures]:
-    """The first `count` sentences, and the others."""
-    tokens = int(features.lengths[:count].sum())
-
-    def part(sentences: slice, chosen: slice) -> TokenFeatures:
-        arrays = {
-            name: None if getattr(features, name) is None else getattr(features, name)[chosen]
-            for name in ("ids", "values", "edge_ids")
-        }
-        return replace(features, lengths=features.lengths[sentences], **arrays)
-
-    return part(slice(count), slice(tokens)), part(slice(count, None), slice(tokens, None))
 
 
 # -------------------------------------------------------------------------------------------------

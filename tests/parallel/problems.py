@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxseq.crf import EncodedLabels, Spread, lay_out, make_shards
 from jaxseq.hmm import word_corpus
-from jaxseq.text import TokenFeatures
+from jaxseq.text import TokenFeatures, token_rows
 
 ATTRIBUTES, LABELS, PAIRS, WORDS = 30, 5, 4, 11
 ROW = 10
@@ -40,16 +40,9 @@ def draw_labels(rng, features, partial=False):
 
 def cut(features, labels, sentences):
     """The features and labels of some of the sentences."""
-    ends = np.cumsum(features.lengths)
-    tokens = [np.arange(ends[q] - features.lengths[q], ends[q]) for q in sentences]
-    chosen = np.concatenate([*tokens, np.zeros(0, np.int64)])
+    chosen = token_rows(features.lengths, np.array(sentences, int))
     take = lambda array: None if array is None else array[chosen]  # noqa: E731
-    part = TokenFeatures(
-        take(features.ids),
-        take(features.values),
-        features.lengths[list(sentences)],
-        take(features.edge_ids),
-    )
+    part = features.take(sentences)
     return part, None if labels is None else EncodedLabels(take(labels.gold), take(labels.allowed))
 
 

@@ -21,7 +21,7 @@ from jaxseq.shards import StreamedCorpus, train_from_shards, write_shards
 from jaxseq.shards import _training as _streaming_weights
 from jaxseq.shards._training import spread_of_shards
 from jaxseq.taggers import Together
-from jaxseq.text import TemplateExtractor, TokenFeatures
+from jaxseq.text import TemplateExtractor
 
 TEMPLATES = ["word[0]", "word[-1]"]
 LABELS = ["X", "Y", "Z"]
@@ -97,8 +97,7 @@ def in_memory_parts(tokens: int):
         size += length
         if size >= tokens or number == len(features.lengths):
             here = slice(start, start + size)
-            lengths = features.lengths[first:number]
-            part = TokenFeatures(features.ids[here], None, lengths, None)
+            part = features.take(slice(first, number))
             parts.append((part, EncodedLabels(gold[here], None)))
             first, start, size = number, start + size, 0
     return parts, problem
