@@ -29,7 +29,7 @@ from jaxseq.active._strategies import (
     Tokens,
 )
 from jaxseq.crf import CRF, CRFTagger
-from jaxseq.taggers import ARRAYS, legal_by_scheme, load, tagger_settings
+from jaxseq.taggers import ARRAYS, legal_by_scheme, load
 from jaxseq.text import Templates
 
 # -------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def learner_settings(learner: Any, pool: Pool) -> dict[str, Any]:
     kind = next(name for name, of in STRATEGIES.items() if isinstance(strategy, of))
     plain = {name: getattr(learner, name) for name in (*PLAIN, *LATER)}
     return {
-        "estimator": tagger_settings(learner.estimator),
+        "estimator": learner.estimator.settings_to_json(),
         "strategy": {"kind": kind, **asdict(strategy)},
         **{name: getattr(value, "item", lambda v=value: v)() for name, value in plain.items()},
         "classes": pool.classes,

@@ -35,6 +35,8 @@ from jaxseq.crf import (
     ShardMaker,
     Spread,
     begin_search,
+    each_chain,
+    k_best_paths,
     lay_out,
     make_shards,
     make_spread,
@@ -42,6 +44,7 @@ from jaxseq.crf import (
     node_scores,
     padded_labels,
     search,
+    standard_layout,
     without_gaps,
 )
 from jaxseq.lattice import (
@@ -62,12 +65,9 @@ from jaxseq.taggers import (
     check_labels,
     check_paths_legal,
     check_sentences,
-    each_chain,
     encode_labels,
     find_classes,
-    k_best_paths,
     legal_by_scheme,
-    standard_layout,
 )
 from jaxseq.text import (
     ONLY_COLUMN,

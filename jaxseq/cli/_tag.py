@@ -162,7 +162,7 @@ class ConstrainedTagger:
 @contextmanager
 def _without_warnings() -> Iterator[list[warnings.WarningMessage]]:
     """Catches what is said of constraints that cannot be met, so that it is said once."""
-    from jaxseq.taggers import ConstraintWarning
+    from jaxseq.constraints import ConstraintWarning
 
     caught: list[warnings.WarningMessage] = []
     with warnings.catch_warnings(record=True) as everything:

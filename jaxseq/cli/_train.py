@@ -1210,8 +1210,7 @@ def train_codl(
     Raises:
         KeyboardInterrupt: when nothing was learnt yet.
     """
-    from jaxseq.constraints import CoDL
-    from jaxseq.taggers import ConstraintWarning
+    from jaxseq.constraints import CoDL, ConstraintWarning
 
     began = time.perf_counter()
     learner: Any = CoDL(

@@ -44,6 +44,8 @@ if _TYPE_CHECKING:
     from jaxseq.constraints._codl import labelling_counts as labelling_counts
     from jaxseq.constraints._codl import labelling_weights as labelling_weights
     from jaxseq.constraints._codl import mix_models as mix_models
+    from jaxseq.constraints._decoding import ConstraintWarning as ConstraintWarning
+    from jaxseq.constraints._decoding import constrain_sentences as constrain_sentences
 
 __all__ = [
     "PUNCTUATION",
@@ -51,6 +53,7 @@ __all__ = [
     "CoDL",
     "Constraint",
     "ConstraintFile",
+    "ConstraintWarning",
     "Constraints",
     "CorpusLabellings",
     "Count",
@@ -89,7 +92,9 @@ __all__ = [
 
 _LATER = {
     "CoDL": "jaxseq.constraints._codl",
+    "ConstraintWarning": "jaxseq.constraints._decoding",
     "LabellingWeights": "jaxseq.constraints._codl",
+    "constrain_sentences": "jaxseq.constraints._decoding",
     "labelling_counts": "jaxseq.constraints._codl",
     "labelling_weights": "jaxseq.constraints._codl",
     "mix_models": "jaxseq.constraints._codl",

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar
 from jaxseq.constraints._constraint import Constraints, Scheme, bind_constraints
+from jaxseq.constraints._decoding import bound_to, search_scored, warn_unmet
 from jaxseq.constraints._penalties import corpus_violations
 from jaxseq.crf import (
     CRF,
@@ -33,7 +34,6 @@ from jaxseq.crf import (
     Problem,
     Spread,
     carry_over,
-    check_unlabelled,
     make_spread,
     mask_forbidden,
     plan_of,
@@ -58,20 +58,18 @@ from jaxseq.taggers import (
     Label,
     Notes,
     Together,
-    bound_to,
     check_codl_alike,
     check_labels,
     check_number,
     check_paths_legal,
+    check_unlabelled,
     encode_labels,
     find_classes,
     fresh,
     legal_by_scheme,
-    search_scored,
     settings_of,
     text_of,
     token_score,
-    warn_unmet,
 )
 from jaxseq.text import Templates, TokenFeatures, token_rows
 

@@ -3,8 +3,6 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from jaxseq._lazy import lazy_names as _lazy_names
-from jaxseq.crf._data import UNKNOWN as UNKNOWN
-from jaxseq.crf._data import EncodedLabels as EncodedLabels
 from jaxseq.crf._data import EntropyGradient as EntropyGradient
 from jaxseq.crf._data import Layout as Layout
 from jaxseq.crf._data import Shard as Shard
@@ -31,7 +29,6 @@ from jaxseq.crf._model import CRF as CRF
 from jaxseq.crf._model import padded_labels as padded_labels
 from jaxseq.crf._objective import Objective as Objective
 from jaxseq.crf._objective import node_scores as node_scores
-from jaxseq.crf._parameters import Legal as Legal
 from jaxseq.crf._parameters import Parameters as Parameters
 from jaxseq.crf._parameters import Spread as Spread
 from jaxseq.crf._parameters import mask_forbidden as mask_forbidden
@@ -41,9 +38,20 @@ from jaxseq.crf._stochastic import StochasticSettings as StochasticSettings
 from jaxseq.crf._stochastic import StochasticState as StochasticState
 from jaxseq.crf._stochastic import begin_descent as begin_descent
 from jaxseq.crf._stochastic import descend as descend
+from jaxseq.taggers import UNKNOWN as UNKNOWN
+from jaxseq.taggers import EncodedLabels as EncodedLabels
+from jaxseq.taggers import Legal as Legal
 
 if _TYPE_CHECKING:
     from jaxseq.crf._crfsuite import import_crfsuite as import_crfsuite
+    from jaxseq.crf._decoding import ScoredSentences as ScoredSentences
+    from jaxseq.crf._decoding import best_labels as best_labels
+    from jaxseq.crf._decoding import each_chain as each_chain
+    from jaxseq.crf._decoding import k_best_paths as k_best_paths
+    from jaxseq.crf._decoding import node_marginals as node_marginals
+    from jaxseq.crf._decoding import on_mesh as on_mesh
+    from jaxseq.crf._decoding import own_places as own_places
+    from jaxseq.crf._decoding import standard_layout as standard_layout
     from jaxseq.crf._entropy_weight import EntropyWeights as EntropyWeights
     from jaxseq.crf._entropy_weight import choose_entropy_weight as choose_entropy_weight
     from jaxseq.crf._entropy_weight import scoring_of as scoring_of
@@ -51,7 +59,6 @@ if _TYPE_CHECKING:
     from jaxseq.crf._problem import EntropyTerm as EntropyTerm
     from jaxseq.crf._problem import Plan as Plan
     from jaxseq.crf._problem import Problem as Problem
-    from jaxseq.crf._problem import check_unlabelled as check_unlabelled
     from jaxseq.crf._problem import make_spread as make_spread
     from jaxseq.crf._problem import plan_of as plan_of
     from jaxseq.crf._problem import read_both as read_both
@@ -100,15 +107,22 @@ _LATER = {
     "MODULUS": "jaxseq.crf._resume",
     "Plan": "jaxseq.crf._problem",
     "Problem": "jaxseq.crf._problem",
+    "ScoredSentences": "jaxseq.crf._decoding",
+    "best_labels": "jaxseq.crf._decoding",
     "carry_over": "jaxseq.crf._tagger",
-    "check_unlabelled": "jaxseq.crf._problem",
     "choose_entropy_weight": "jaxseq.crf._entropy_weight",
+    "each_chain": "jaxseq.crf._decoding",
     "import_crfsuite": "jaxseq.crf._crfsuite",
+    "k_best_paths": "jaxseq.crf._decoding",
     "make_spread": "jaxseq.crf._problem",
+    "node_marginals": "jaxseq.crf._decoding",
+    "on_mesh": "jaxseq.crf._decoding",
+    "own_places": "jaxseq.crf._decoding",
     "plan_of": "jaxseq.crf._problem",
     "read_both": "jaxseq.crf._problem",
     "scoring_of": "jaxseq.crf._entropy_weight",
     "search": "jaxseq.crf._search",
+    "standard_layout": "jaxseq.crf._decoding",
     "sum_of_sentences": "jaxseq.crf._resume",
 }
 """The estimators, loaded on first use: they stand above other packages that need the core."""

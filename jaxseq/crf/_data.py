@@ -27,6 +27,7 @@ from jaxseq.lattice import (
     row_gradient,
     step_entropies,
 )
+from jaxseq.taggers import UNKNOWN, EncodedLabels
 
 # -------------------------------------------------------------------------------------------------
 # The gradient of the entropy of one row of sentences, three ways.
@@ -139,10 +140,6 @@ def _ratio(logs: Array, log_total: Array) -> Array:
 # An encoded corpus, laid out for the lattices: packed rows, cut into one shard a core.
 
 
-UNKNOWN = -1
-"""Stands for the label of a token that has none, or several possible ones."""
-
-
 class Shard(eqx.Module):
     """Some rows of a corpus: r rows of w slots, k attributes a slot.
 
@@ -221,17 +218,6 @@ def _deal(
     shard = np.repeat(row % shards, lengths)
     most = np.bincount(row[lengths > 0] % shards, minlength=shards).max(initial=0)
     return Layout(shard, slot, rows, width, int(most))
-
-
-@dataclass(frozen=True)
-class EncodedLabels:
-    """Labels of all tokens of a corpus, one after another.
-
-    gold: int32 [N], −1 where not known. allowed: bool [N, s], or None when all are known.
-    """
-
-    gold: np.ndarray
-    allowed: np.ndarray | None
 
 
 def make_shards(layout: Layout, *corpus) -> list[Shard]:

@@ -13,10 +13,10 @@ from sklearn.model_selection import KFold
 
 from jaxseq._runtime import Outcome, progress_bar
 from jaxseq.crf._data import EntropyGradient
-from jaxseq.crf._problem import EntropyTerm, Vocabulary, check_unlabelled, check_vocabulary
+from jaxseq.crf._problem import EntropyTerm, Vocabulary, check_vocabulary
 from jaxseq.crf._tagger import CRFTagger
 from jaxseq.metrics import span_scores, token_accuracy
-from jaxseq.taggers import Notes, check_number, fresh, settings_of
+from jaxseq.taggers import Notes, check_number, check_unlabelled, fresh, settings_of
 from jaxseq.text import SCHEMES, parse_tag
 
 Scoring = Callable[[list[Any], list[list[str]]], float]

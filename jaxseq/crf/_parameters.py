@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxseq.crf._model import CRF, padded_labels
 from jaxseq.lattice import matmul
+from jaxseq.taggers import Legal
 
 WeightSet = Literal["mixed", "observed", "dense", "tied"]
 
@@ -125,14 +126,6 @@ class Spread(eqx.Module):
         )
         transitions = self.keep_learnt(transitions)
         return Parameters(weights, transitions, start, stop, model.edge_weights)
-
-
-class Legal(NamedTuple):
-    """Which transitions, starts and stops a model may use."""
-
-    transitions: Bool[Array, "s s"]
-    start: Bool[Array, " s"]
-    stop: Bool[Array, " s"]
 
 
 def mask_forbidden(parameters: Parameters, legal: Legal | None) -> tuple[Array, Array, Array]:

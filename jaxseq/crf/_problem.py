@@ -16,19 +16,22 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jaxseq._runtime import usable_cores
-from jaxseq.crf._data import BY_ROW, EncodedLabels, EntropyGradient
+from jaxseq.crf._data import BY_ROW, EntropyGradient
 from jaxseq.crf._lbfgs import Settings
 from jaxseq.crf._model import padded_labels
-from jaxseq.crf._parameters import Legal, Spread, WeightSet, observed_places
+from jaxseq.crf._parameters import Spread, WeightSet, observed_places
 from jaxseq.parallel import check_mesh
 from jaxseq.taggers import (
+    EncodedLabels,
     Label,
+    Legal,
     Together,
     check_labels,
     check_number,
     check_paths_legal,
     check_sentence_weights,
     check_sentences,
+    check_unlabelled,
     encode_labels,
     find_classes,
     legal_by_scheme,
@@ -333,13 +336,6 @@ def check_vocabulary(vocabulary: Any) -> None:
     """ValueError on what names no vocabulary."""
     if vocabulary not in ("all", "labelled"):
         raise ValueError(f"vocabulary: expected one of ['all', 'labelled'], got {vocabulary!r}")
-
-
-def check_unlabelled(unlabelled: Any) -> list[Any]:
-    """The sentences as a list; ValueError on what is none."""
-    if isinstance(unlabelled, str | bytes) or not isinstance(unlabelled, Iterable):
-        raise ValueError(f"unlabelled: expected sentences, got {unlabelled!r:.60}")
-    return list(unlabelled)
 
 
 def _blaming_unlabelled(

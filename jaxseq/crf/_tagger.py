@@ -6,14 +6,14 @@ import numbers
 import os
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from jax.sharding import Mesh
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from jaxseq.crf._data import EntropyGradient
+from jaxseq.crf._decoding import ScoredSentences
 from jaxseq.crf._model import CRF
 from jaxseq.crf._parameters import Parameters, Spread, WeightSet
 from jaxseq.crf._problem import (
@@ -22,7 +22,6 @@ from jaxseq.crf._problem import (
     EntropyTerm,
     Schedule,
     Vocabulary,
-    check_unlabelled,
     check_vocabulary,
     plan_of,
     prepare,
@@ -31,22 +30,22 @@ from jaxseq.crf._search import search
 from jaxseq.parallel import in_host_memory, mesh_peers
 from jaxseq.taggers import (
     Label,
-    Scored,
+    SequenceTagger,
     Together,
-    best_labels,
-    best_under,
     check_alike,
     check_number,
-    check_possible,
     check_sentences,
-    costly,
-    k_best_paths,
-    k_best_under,
-    node_marginals,
-    split_by_sentence,
-    token_score,
+    check_stored_numbers,
+    check_unlabelled,
+    register_kind,
 )
-from jaxseq.text import DictExtractor, FeatureExtractor, TemplateExtractor, Templates, TokenFeatures
+from jaxseq.text import (
+    DictExtractor,
+    FeatureExtractor,
+    TemplateExtractor,
+    Templates,
+    extractor_from_state,
+)
 
 # -------------------------------------------------------------------------------------------------
 # The weights of one tagger in the places of another.
@@ -98,7 +97,8 @@ def carry_over(old: CRFTagger, extractor: FeatureExtractor, classes: list[str]) 
     return CRF(weights, transitions, start, stop, pairs)
 
 
-class CRFTagger(BaseEstimator):
+@register_kind("crf")
+class CRFTagger(SequenceTagger):
     r"""A linear-chain conditional random field for tagging, with scikit-learn's interface.
 
     Minimises the negative log-likelihood of the labels plus
@@ -155,6 +155,14 @@ class CRFTagger(BaseEstimator):
         Lafferty, McCallum & Pereira 2001; Tsuboi et al. 2008 for partial labels; Andrew & Gao 2007
         for l1; Jiao et al. 2006 and Mann & McCallum 2007 for unlabelled sentences.
     """
+
+    model_: CRF
+    _TRAINING: ClassVar = {
+        "loss": "loss_",
+        "outcome": "outcome_",
+        "iterations": "n_iter_",
+        "evaluations": "n_evaluations_",
+    }
 
     def __init__(
         self,
@@ -296,11 +304,6 @@ class CRFTagger(BaseEstimator):
         self.seconds_ = {"features": taken, **found.seconds, "all": time.perf_counter() - began}
         return self
 
-    @property
-    def interrupted_(self) -> bool:
-        """Whether Ctrl-C ended `fit`."""
-        return self.outcome_ is Outcome.INTERRUPTED
-
     @staticmethod
     def _start(
         older: CRFTagger | None, spread: Spread, extractor: FeatureExtractor, classes: list[str]
@@ -329,109 +332,10 @@ class CRFTagger(BaseEstimator):
 
     # ---------------------------------------------------------------------------- prediction
 
-    def _features(self, X: Iterable[Any]) -> TokenFeatures:
-        check_is_fitted(self, "model_")
-        return self.extractor_.transform(check_sentences(X))
-
-    def _scored(self, X: Iterable[Any]) -> Scored:
+    def _scored(self, X: Iterable[Any]) -> ScoredSentences:
         check_is_fitted(self, "model_")
         sentences = list(check_sentences(X))
-        features = self._features(sentences)
-        return Scored(self.model_, features, sentences)
-
-    def predict(
-        self,
-        X: Iterable[Any],
-        *,
-        constraints: Any = None,
-        width: int | None = None,
-        mesh: Mesh | None = None,
-    ) -> list[list[str]]:
-        """The most probable labelling of each sentence (Viterbi).
-
-        Args:
-            X: sentences.
-            constraints: penalised rules (`jaxseq.constraints.Penalised`), a file of them, or
-                `Constraints` for `classes_`: the best labelling is then that of the highest score
-                less its penalties. None for none.
-            width: of the beam that searches under constraints with many states; None for 50.
-            mesh: devices to share the sentences out to, of `jaxseq.parallel.make_mesh`; those of this
-                process alone take part.
-
-        Raises:
-            ValueError: for a sentence that has no legal labelling, as under IOBES one word has
-                none where the training data has no S; for a constraint with a label that the
-                model does not have.
-
-        Warns:
-            ConstraintWarning: where hard constraints cannot all be met; such a sentence gets the
-                fewest violations.
-        """
-        scored = self._scored(X)
-        features, bound = scored.features, costly(self.classes_.tolist(), constraints)
-        if bound is None:
-            best = best_labels(self.model_, features, mesh)
-        else:
-            best = best_under(scored, bound, width, mesh)
-        check_possible(best >= 0, features.lengths)
-        return split_by_sentence(self.classes_[best].tolist(), features.lengths)
-
-    def predict_proba(self, X: Iterable[Any], *, mesh: Mesh | None = None) -> list[np.ndarray]:
-        """The probability of each label at each token: [n, labels], columns as in `classes_`.
-
-        On the devices of a mesh as `predict`.
-        """
-        features = self._features(X)
-        found = node_marginals(self.model_, features, mesh)
-        check_possible(found.sum(1) > 0, features.lengths)
-        return split_by_sentence(found, features.lengths)
-
-    def predict_marginals(self, X: Iterable[Any]) -> list[list[dict[str, float]]]:
-        """As `predict_proba`, a dict from label to probability for each token."""
-        found = self.predict_proba(X)
-        classes = self.classes_.tolist()
-        return [[dict(zip(classes, token)) for token in array.tolist()] for array in found]
-
-    def predict_k_best(
-        self,
-        X: Iterable[Any],
-        k: int,
-        *,
-        constraints: Any = None,
-        width: int | None = None,
-        mesh: Mesh | None = None,
-    ) -> list[list[tuple[list[str], float]]]:
-        """The k most probable labellings of each sentence with their log-probabilities.
-
-        Best first; fewer than k where fewer are possible. Log-probabilities are differences of
-        float32 scores: in sentences of thousands of words, neighbours may print alike. With
-        constraints (as in `predict`), the k that are found of the highest log p(y | x) less the
-        soft penalties, and these numbers. On the devices of a mesh as `predict`.
-        """
-        scored = self._scored(X)
-        bound = costly(self.classes_.tolist(), constraints)
-        if bound is None:
-            paths_of = k_best_paths(self.model_, scored.features, k, mesh)
-        else:
-            check_number("k", k, 1, numbers.Integral)
-            paths_of = k_best_under(scored, bound, int(k), width, mesh)
-        found = []
-        for paths, log_probs in paths_of:
-            legal = np.isfinite(log_probs)
-            found.append(
-                [
-                    (self.classes_[path].tolist(), float(log_prob))
-                    for path, log_prob in zip(paths.T[legal], log_probs[legal])
-                ]
-            )
-        return found
-
-    def score(self, X: Iterable[Any], y: Sequence[Sequence[Label]], sample_weight=None) -> float:
-        """Share of tokens that get their label; those without a known label do not count.
-
-        For spans, see `jaxseq.metrics.span_scores`. `sample_weight` weighs sentences.
-        """
-        return token_score(self.predict(X), y, sample_weight)
+        return ScoredSentences(self.model_, self.extractor_.transform(sentences), sentences)
 
     # ---------------------------------------------------------------------------- inspection
 
@@ -458,12 +362,84 @@ class CRFTagger(BaseEstimator):
 
     # ------------------------------------------------------------------------------- storage
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a folder: arrays as safetensors, the rest as JSON; `jaxseq.load`.
+    def settings_to_json(self) -> dict[str, Any]:
+        """The parameters, as JSON can hold them; templates as they are written in files."""
+        settings = super().settings_to_json()
+        templates = settings["templates"]
+        if templates is not None:
+            chosen = templates if isinstance(templates, Templates) else Templates(templates)
+            settings["templates"] = chosen.to_json()
+        return settings
 
-        The same model gives the same bytes. The folder appears complete or not at all.
-        """
-        from jaxseq.taggers import save
+    @classmethod
+    def settings_from_json(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """Arguments of the constructor, from what `settings_to_json` gave."""
+        settings = super().settings_from_json(settings)
+        if settings["templates"] is not None:
+            settings["templates"] = Templates.from_json(settings["templates"])
+        return settings
 
-        check_is_fitted(self, "model_")
-        save(self, path)
+    def _describe(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        model, (features, arrays) = self.model_, self.extractor_.state()
+        arrays = {f"{FEATURES}{name}": np.ascontiguousarray(a) for name, a in arrays.items()}
+        weights = np.asarray(model.weights)
+        places = np.flatnonzero(weights)
+        if len(places) < SPARSE * weights.size:
+            arrays["weight_places"] = places.astype(np.int64)
+            arrays["weight_values"] = weights.ravel()[places]
+        else:
+            arrays["weights"] = np.ascontiguousarray(weights)
+        for name in (*SCORES, "edge_weights"):
+            if getattr(model, name) is not None:
+                arrays[name] = np.asarray(getattr(model, name))
+        return {"attributes": model.num_attributes, "features": features}, arrays
+
+    def _restore(
+        self, about: dict[str, Any], labels: list[str], arrays: dict[str, np.ndarray]
+    ) -> None:
+        features = {
+            name.removeprefix(FEATURES): array
+            for name, array in arrays.items()
+            if name.startswith(FEATURES)
+        }
+        extractor = extractor_from_state(about["features"], features)
+        if extractor.attribute_count != about["attributes"]:
+            raise ValueError(
+                f"attributes: expected {extractor.attribute_count}, as many as the features have, "
+                f"got {about['attributes']!r:.80}"
+            )
+        tables = {"weights": _stored_weights(arrays, (extractor.attribute_count, len(labels)))}
+        pairs = arrays.get("edge_weights")
+        if (0 if pairs is None else len(pairs)) != extractor.edge_attribute_count:
+            raise ValueError(f"edge_weights: expected {extractor.edge_attribute_count} tables")
+        if pairs is not None:
+            tables["edge_weights"] = pairs
+        scores = {name: arrays[name] for name in SCORES}
+        check_stored_numbers(tables)
+        check_stored_numbers(scores, forbidden_may_be=True)
+        self._take(CRF(**tables, **scores), labels, extractor)
+
+
+FEATURES = "features."
+"""Prefix of the names of the extractor's arrays in files."""
+
+SCORES = ("transitions", "start", "stop")
+"""Arrays of the model that may be −inf, by the scheme."""
+
+SPARSE = 0.25
+"""Weights of which fewer than this part are not zero are stored as places and values."""
+
+
+def _stored_weights(arrays: dict[str, np.ndarray], shape: tuple[int, int]) -> np.ndarray:
+    if "weights" in arrays:
+        weights = arrays["weights"]
+        if weights.shape != shape:
+            raise ValueError(f"weights: expected shape {list(shape)}, got {list(weights.shape)}")
+        return weights
+    places, values = arrays["weight_places"], arrays["weight_values"]
+    weights = np.zeros(shape[0] * shape[1], values.dtype)
+    # A negative place would be counted from the end, and one that is too large crash.
+    if places.shape != values.shape or ((places < 0) | (places >= len(weights))).any():
+        raise ValueError(f"weight_places: expected places in a table of shape {list(shape)}")
+    weights[places] = values
+    return weights.reshape(shape)

@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar, usable_cores
-from jaxseq.crf import CRF, MODULUS, Before, Keeper, check_unlabelled, sum_of_sentences
+from jaxseq.crf import CRF, MODULUS, Before, Keeper, sum_of_sentences
 from jaxseq.hmm._corpus import WordCorpus, WordVocabulary, word_corpus
 from jaxseq.hmm._counts import FAMILIES, check_families, known_counts, log_likelihoods
 from jaxseq.hmm._em import EMOperator, Smoothing, agree, estimate_hmm, why_stop
@@ -31,6 +31,7 @@ from jaxseq.taggers import (
     check_labels,
     check_number,
     check_sentences,
+    check_unlabelled,
     encode_labels,
     find_classes,
 )

@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from jaxseq._runtime import Outcome, progress_bar
-from jaxseq.crf import check_unlabelled
-from jaxseq.taggers._labels import Label, Notes, check_number, fresh, settings_of
+from jaxseq.taggers._labels import Label, check_number, check_unlabelled
+from jaxseq.taggers._notes import Notes, fresh, settings_of
 
 Guess = list[str | None]
 

@@ -9,9 +9,15 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import jaxseq
-from jaxseq.constraints import AtMostOnce, MustAppear, Penalised, StartsWith, bind_constraints
+from jaxseq.constraints import (
+    AtMostOnce,
+    ConstraintWarning,
+    MustAppear,
+    Penalised,
+    StartsWith,
+    bind_constraints,
+)
 from jaxseq.constraints._codl import CRFLearner, HMMLearner
-from jaxseq.taggers import ConstraintWarning
 from tests.constraints.test_codl import CONSTRAINTS, U, codl, crf_tagger, learnt
 from tests.hmm.toys import X, Y, saved_bytes, tagger
 

@@ -8,11 +8,11 @@ from jax import export
 from jaxseq.constraints import AtMostOnce, Penalised, StartsWith, bind_constraints, search_corpus
 from jaxseq.constraints import _search as _mesh_search
 from jaxseq.crf import CRF
+from jaxseq.crf import _decoding as _lattices
+from jaxseq.crf import _decoding as _mesh_lattices
 from jaxseq.crf import _mesh_objective as mesh_objective
 from jaxseq.hmm import Multinomials, expected_counts, viterbi_counts
 from jaxseq.parallel import make_mesh
-from jaxseq.taggers import _decoding as _lattices
-from jaxseq.taggers import _decoding as _mesh_lattices
 from tests.parallel import problems
 
 

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxseq.crf import Blocks, CRFTagger, MeshObjective, Spread, _lbfgs
+from jaxseq.crf import _decoding as _mesh_lattices
 from jaxseq.crf import _resume as _mesh_checkpoint
 from jaxseq.parallel import Peers, make_mesh
-from jaxseq.taggers import _decoding as _mesh_lattices
 from tests.parallel import problems
 
 SETTINGS = {

@@ -98,7 +98,7 @@ ALIKE = {
     "words": "unlabelled: words and labels: expected the same in all processes, got [11, None] in",
 }
 TOLD = {
-    "labels": "y[0]: expected 2 labels, one a token, got 1 labels",
+    "labels": "y[0]: expected 2 labels, one per token, got 1 labels",
     "nonsense": "unknown_below: expected a finite number, 1 or more, got 0",
     "numbers": "sentence_numbers: expected 1, one a sentence, got [2]",
     "impossible": "unlabelled[0]: expected sentences that the supervised model holds possible",

@@ -281,8 +281,8 @@ def test_command_line_trains_from_the_shards_of_each_process(found, folder):
 
 def test_an_error_of_one_is_told_to_all(found):
     other, own = found["refused"]
-    assert own == "own ValueError: y[0]: expected 2 labels, one a token, got 1 labels"
-    assert other == "other: process 1: y[0]: expected 2 labels, one a token, got 1 labels"
+    assert own == "own ValueError: y[0]: expected 2 labels, one per token, got 1 labels"
+    assert other == "other: process 1: y[0]: expected 2 labels, one per token, got 1 labels"
 
 
 def test_a_checkpoint_that_cannot_be_written_is_told_to_all(found, folder):
