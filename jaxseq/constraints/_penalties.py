@@ -25,7 +25,8 @@ from jaxseq.constraints._constraint import (
     as_violations,
     bind_constraints,
 )
-from jaxseq.constraints._search import MOST_STATES, padding_of
+from jaxseq.constraints._corpus import make_padding
+from jaxseq.constraints._search import MOST_STATES
 from jaxseq.lattice import Chain, matmul, path_score
 
 # -------------------------------------------------------------------------------------------------
@@ -374,7 +375,7 @@ def _by_block(
 
 def _run_block(run, constraints, x, labels, starts, lengths, members: np.ndarray) -> np.ndarray:
     """The same for some sequences, padded to a common length and a common number."""
-    count, spread = padding_of(members, starts, lengths, TOGETHER)
+    count, spread = make_padding(members, starts, lengths, TOGETHER)
     seen = jax.tree.map(spread, x)
     return np.asarray(run(constraints, seen, spread(labels), count))[: len(members)]
 

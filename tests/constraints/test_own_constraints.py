@@ -124,7 +124,7 @@ def test_a_narrow_beam_does_not_run_into_a_dead_end():
 
 
 def test_names_are_no_reason_to_compile_anew():
-    from jaxseq.constraints import _search as _corpus
+    from jaxseq.constraints import _corpus
 
     nodes, edges = np.zeros((5, 2), np.float32), np.zeros((2, 2), np.float32)
     for name in ("one", "other"):

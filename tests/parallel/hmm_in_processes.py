@@ -13,8 +13,15 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jaxseq.constraints import AtMostOnce, CoDL, Penalised, StartsWith, Words, WordsImply
-from jaxseq.constraints._codl import HMMLearner
+from jaxseq.constraints import (
+    AtMostOnce,
+    CoDL,
+    HMMLearner,
+    Penalised,
+    StartsWith,
+    Words,
+    WordsImply,
+)
 from jaxseq.hmm import HMM, EMOperator, HMMTagger, _em, em, word_corpus
 from jaxseq.hmm import _search as _hmm_search
 from jaxseq.parallel import join_processes, leave_processes, make_mesh
