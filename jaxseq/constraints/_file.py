@@ -34,21 +34,12 @@ FILE_KEYS = ("scheme", "penalty", "probability", "constraint")
 
 
 class Kind(NamedTuple):
-    """A kind of constraint that a file can name.
-
-    rule: its class. required: keys that must be there. one_of: keys of which at least one must be
-    there. optional: further keys.
-    """
+    """A kind of constraint that a file can name: its rule and its keys, beside `COMMON_KEYS`."""
 
     rule: Callable[..., Rule]
     required: tuple[str, ...] = ()
-    one_of: tuple[str, ...] = ()
+    one_of: tuple[str, ...] = ()  # at least one of these must be there, if there are any
     optional: tuple[str, ...] = ()
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """All keys that a constraint of this kind may have."""
-        return (*COMMON_KEYS, *self.required, *self.one_of, *self.optional)
 
 
 KINDS = {
@@ -191,7 +182,12 @@ def read_constraints(
     name = os.fspath(path)
     if Path(name).suffix.lower() != ".toml":
         raise ValueError(f"{name}: expected a file whose name ends with .toml")
-    file = Table(name, _parse(read_text(Path(name), name), name))
+    try:
+        file = Table(name, tomllib.loads(read_text(name)))
+    except tomllib.TOMLDecodeError as error:  # whose text ends with line and column
+        raise ValueError(f"{name}: expected TOML, got a mistake: {error}") from None
+    except RecursionError:  # tomllib descends once per bracket
+        raise ValueError(f"{name}: expected TOML, got tables nested too deeply") from None
     file.check_keys(FILE_KEYS, "a file of constraints")
     scheme = file.values.get("scheme", "plain")
     if scheme not in get_args(Scheme):
@@ -224,38 +220,25 @@ def read_constraints(
     return ConstraintFile(rules, cast(Scheme, scheme))
 
 
-def read_text(path: Path, name: str) -> str:
+def read_text(path: str) -> str:
     r"""The text of a file in UTF-8, with ``\n`` as the end of a line.
-
-    Args:
-        path: the file.
-        name: what messages call it.
 
     Raises:
         ValueError: where there is no file, or one that is not UTF-8.
     """
-    if path.is_dir():
-        raise ValueError(f"{name}: expected a file, got a folder")
     try:
-        data = path.read_bytes()
+        data = Path(path).read_bytes()
     except FileNotFoundError:
-        raise ValueError(f"{name}: expected a file, there is none") from None
+        raise ValueError(f"{path}: expected a file, there is none") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path}: expected a file, got a folder") from None
     try:
         text = data.decode("utf-8-sig")  # editors on Windows put a byte order mark first
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        byte = f"got byte {data[error.start]:02x}"
-        raise ValueError(f"{name}:{line}: expected text encoded as utf-8, {byte}") from None
+        line, byte = data.count(b"\n", 0, error.start) + 1, f"{data[error.start]:02x}"
+        wanted = "expected text encoded as utf-8"
+        raise ValueError(f"{path}:{line}: {wanted}, got byte {byte}") from None
     return text.replace("\r\n", "\n")
-
-
-def _parse(text: str, name: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:  # whose text ends with line and column
-        raise ValueError(f"{name}: expected TOML, got a mistake: {error}") from None
-    except RecursionError:  # tomllib descends once per bracket
-        raise ValueError(f"{name}: expected TOML, got tables nested too deeply") from None
 
 
 def _tables(file: Table) -> list[Table]:
@@ -281,12 +264,11 @@ def _read_rule(table: Table, path: str) -> tuple[str, Rule]:
         got = "none" if name is None else reprlib.repr(name)
         raise table.error(f"kind: expected one of {', '.join(KINDS)}, got {got}")
     kind = KINDS[name]
-    table.check_keys(kind.keys, f"a constraint of kind {name}")
+    what = f"a constraint of kind {name}"
+    table.check_keys((*COMMON_KEYS, *kind.required, *kind.one_of, *kind.optional), what)
     for keys in (*((key,) for key in kind.required), kind.one_of):
         if keys and not any(key in table.values for key in keys):
-            raise table.error(
-                f"expected the key {' or '.join(keys)} in a constraint of kind {name}"
-            )
+            raise table.error(f"expected the key {' or '.join(keys)} in {what}")
     about_words = {key for key in (*WORDS, *WORD_OPTIONS) if key in table.values}
     arguments: dict[str, Any] = {
         # Rules are hashable, and so are their labels.
@@ -323,7 +305,7 @@ def _read_words(table: Table, path: str) -> Words:
 def _words_from(path: str) -> tuple[str, ...]:
     """The words of another file, one per line."""
     try:
-        text = read_text(Path(path), path)
+        text = read_text(path)
     except ValueError as error:
         raise ValueError(f"words_from: {error}") from None
     except OSError as error:
