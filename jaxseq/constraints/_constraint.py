@@ -50,6 +50,7 @@ class Labels:
             raise ValueError(f"scheme: expected 'plain', 'iob2' or 'iobes', got {scheme!r}")
         if not self.names or len(set(self.names)) != len(self.names):
             raise ValueError(f"labels: expected different names, got {', '.join(self.names)}")
+        # Asked once per token of a labelled corpus: `list.index` would be slow.
         self._number = {name: number for number, name in enumerate(self.names)}
         tagged = scheme != "plain"
         own = [
@@ -99,6 +100,7 @@ class Labels:
         """Numbers of a labelling, given by names or numbers."""
         numbers = []
         for position, label in enumerate(labelling):
+            # A label may be called "3": strings are always names, and integers always numbers.
             number = self._number.get(label, -1) if isinstance(label, str) else int(label)
             if not 0 <= number < len(self.names):
                 known = ", ".join(self.names)
@@ -177,6 +179,7 @@ class Constraint(eqx.Module):
 
         Local constraints are part of the scores of a chain, and so Viterbi's search is exact.
         """
+        # Whoever has a state or an end overrides one of these.
         return type(self).init is Constraint.init and type(self).final is Constraint.final
 
     @property
@@ -309,6 +312,7 @@ class Rule:
         (True, True)
     """
 
+    # A frozen dataclass prints itself, and is equal to another one with the same arguments.
     @abstractmethod
     def bind(self, labels: Labels) -> Constraint:
         """The automaton for a model with these labels.
@@ -321,7 +325,7 @@ class Rule:
 class OnTokens(Constraint):
     """A constraint that looks at whether a token is one of some tokens: x is bool [n]."""
 
-    tokens: Words = eqx.field(static=True)
+    tokens: Words = eqx.field(static=True)  # strings cannot be traced; only the marks are
 
     def observe(self, sentence: Any) -> np.ndarray:
         return self.tokens.marks(sentence)
@@ -368,6 +372,7 @@ class Constraints(eqx.Module):
 
     parts: tuple[Constraint, ...]
     penalties: Float[Array, " c"]
+    # Which are hard is part of the program: searches without any sort by one key instead of three.
     hard: tuple[bool, ...] = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
     num_labels: int = eqx.field(static=True)
@@ -396,10 +401,12 @@ class Constraints(eqx.Module):
     def costly(self) -> tuple[int, ...]:
         """Numbers of those that cost something: with ρ = 0 a constraint changes nothing."""
         pairs = enumerate(zip(self.hard, np.asarray(self.penalties)))
+        # A hard one has penalty 0 and still rules labellings out.
         return tuple(number for number, (hard, penalty) in pairs if hard or penalty > 0)
 
     def only(self, numbers: Sequence[int]) -> Constraints:
         """Some of the constraints, by their numbers."""
+        # Not by `_split_penalties`, since hard ones have penalty 0 here already.
         return Constraints(
             tuple(self.parts[number] for number in numbers),
             self.penalties[np.asarray(numbers, np.int32)],
@@ -418,13 +425,13 @@ class Constraints(eqx.Module):
         Raises:
             ValueError: for something that is not a sentence, with its number.
         """
-        looks, rows = [part.observe for part in self.parts], []
+        looks, rows = [part.observe for part in self.parts], []  # bound once, called per sentence
         for number, sentence in enumerate(sentences):
             try:
                 rows.append(tuple(look(sentence) for look in looks))
             except ValueError as error:
                 raise ValueError(f"X[{number}]: {error}") from None
-        if not rows:
+        if not rows:  # nothing to concatenate, and no shape to know
             return tuple(None for _ in self.parts)
         return jax.tree.map(lambda *arrays: np.concatenate(arrays), *rows)
 

@@ -124,6 +124,7 @@ def search_corpus(
         return jax.tree.map(np.asarray, _search_block(*block, constraints, run))
 
     if mesh is None:
+        # Chunks are in the order of their lengths: those of one round take about as long.
         step, results = cores or usable_cores(), []
         for first in range(0, len(chunks), step):
             results += map_on_cores(search, chunks[first : first + step])
@@ -159,6 +160,7 @@ def _check(nodes, edges, lengths, constraints: Constraints, x: tuple[Any, ...]) 
 class _Run(eqx.Module):
     """A search with its numbers, equal to another with the same: one compilation for both."""
 
+    # A partial function would be new for each call, and jit would compile anew for each.
     search: Callable = eqx.field(static=True)
     numbers: tuple[int, ...] = eqx.field(static=True)
 
@@ -178,6 +180,7 @@ def _choose(constraints: Constraints, k: int, width: int | None, method: str) ->
     if width is not None:
         as_count("width", width, 1)
     states = joint_states(constraints)
+    # Hard local constraints need the least violation where none satisfies them: not Viterbi's.
     folds = constraints.all_local and not constraints.any_hard
     if method != "beam" and folds:
         return _Run(_viterbi, (k,)), True
@@ -192,7 +195,7 @@ def _search_block(nodes, edges, lengths, x, constraints: Constraints, run: _Run)
     def one(nodes, edges, length, x):
         return run(Chain(nodes, edges, length), constraints, x)
 
-    shared = edges.ndim == 2
+    shared = edges.ndim == 2  # one matrix for all rows, instead of a copy of it for each
     return jax.vmap(one, (0, None if shared else 0, 0, 0))(nodes, edges, lengths, x)
 
 
@@ -256,6 +259,7 @@ def make_padding(
     """Lengths of some sequences, and the function that makes [rows, width, …] of tokens [N, …]."""
     width = padded_length(int(lengths[members].max())) if width is None else width
     count, begin = np.zeros(rows, np.int32), np.zeros(rows, np.int64)
+    # Rows without a member have length 0, and are padding altogether.
     count[: len(members)], begin[: len(members)] = lengths[members], starts[members]
     inside = np.arange(width) < count[:, None]
     index = np.where(inside, begin[:, None] + np.arange(width), 0)

@@ -75,7 +75,7 @@ def labelling_weights(
         top = jnp.where(legal, values, -jnp.inf).max(1, keepdims=True, initial=-jnp.inf)
         above = jnp.where(legal, values - jnp.where(jnp.isneginf(top), 0, top), 0)
         counted = jnp.where(legal, jnp.exp(above / temperature), 0)
-    total = counted.sum(1, keepdims=True)
+    total = counted.sum(1, keepdims=True)  # at least 1 by score, since the best one counts e⁰
     return counted / jnp.where(total > 0, total, 1)
 
 
@@ -135,12 +135,14 @@ def labelling_counts(
     words, labels = np.asarray(words, np.int64), np.asarray(labels, np.int64)
     lengths, each = np.asarray(lengths, np.int64), np.asarray(weights, np.float64)
     peers = mesh_peers(mesh)
+    # A bad part of one process must stop all of them before they wait for each other's counts.
     with peers.guard():
         _check_counts(words, labels, lengths, each, num_words, num_labels)
     by_token = np.repeat(each, lengths, axis=0)
     first = np.zeros(len(words), bool)
-    first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
+    first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True  # empty ones begin nowhere
     known = (labels >= 0) & (by_token > 0)
+    # A transition is an event only inside a sequence, and where both labels are known.
     pair = known[1:] & known[:-1] & ~first[1:, None]
     begins, s = known & first[:, None], num_labels
 
@@ -215,6 +217,7 @@ def mix_models(first: Model, other: Model, share: float) -> Model:
         return share * a + (1 - share) * b
 
     if isinstance(first, HMM) and isinstance(other, HMM):
+        # Probabilities and not logs: a word that only one model has seen stays possible.
         mixed = jax.tree.map(mix, first.probabilities, other.probabilities)
         return HMM(*mixed, unknown=first.unknown)
     return jax.tree.map(mix, first, other)

@@ -63,6 +63,7 @@ def violations(
     References:
         Chang, Ratinov & Roth 2007, section 7.
     """
+    # `observe` may look at nothing, and then nothing else would notice that lengths differ.
     if isinstance(x, Sequence) and not isinstance(x, str) and len(x) != len(y):
         raise ValueError(f"y: expected {len(x)} labels, one per token, got {len(y)}")
     if isinstance(constraint, Rule):
@@ -107,6 +108,7 @@ def count_one(
         total = total + jnp.where(inside, as_violations(added), 0)
         return (state, jnp.where(inside, label, before), total), None
 
+    # int32 throughout: types of a carry must be the same whether float64 is enabled or not.
     first = (constraint.init(x), jnp.int32(BEFORE_THE_FIRST), jnp.int32(0))
     positions = jnp.arange(len(path), dtype=jnp.int32)
     (state, _, total), _ = lax.scan(advance, first, (positions, path))
@@ -135,7 +137,7 @@ def count_violations(
     """
     n = len(path) if length is None else length
     counts = [count_one(part, seen, path, n) for part, seen in zip(constraints.parts, x)]
-    return jnp.stack(counts) if counts else jnp.zeros(0, jnp.int32)
+    return jnp.stack(counts) if counts else jnp.zeros(0, jnp.int32)  # `stack` refuses none
 
 
 def penalised_score(
@@ -232,9 +234,9 @@ def estimate_penalties(
 def _log_odds(violated: int, opportunities: int, smoothing: float) -> float:
     # One position may be violated more than once, and so more often than there are opportunities.
     against = max(opportunities - violated, 0) + smoothing
-    if against == 0:
+    if against == 0:  # without smoothing, a rule that is always broken: log 0 is no penalty
         return 0.0
-    happened = violated + smoothing
+    happened = violated + smoothing  # 0 without smoothing: never broken, and so hard
     return max(0.0, math.log(against / happened)) if happened else math.inf
 
 
@@ -280,6 +282,7 @@ def _encode(names: Labels, number: int, sentence: Any, labelling: list[Any]) -> 
     try:
         return names.encode(labelling)
     except ValueError as error:
+        # `encode` knows positions alone; the sentence is put in front of them.
         raise ValueError(str(error).replace("y[", f"y[{number}][", 1)) from None
 
 
@@ -299,6 +302,7 @@ def _chances(part: Constraint, x: Any, path: Array, length: Array, labels: int) 
     positions = jnp.arange(len(path), dtype=jnp.int32)
     first = (part.init(x), jnp.int32(BEFORE_THE_FIRST))
     _, could = lax.scan(advance, first, (positions, path))
+    # A sentence without a token has no end that could decide anything.
     return could.sum(dtype=jnp.int32) + (_ends_decide(part) & (length > 0))
 
 

@@ -76,6 +76,7 @@ class _MarkedTokens(OnTokens):
     if_marked: bool = eqx.field(static=True)
 
     def step(self, state, t, y_prev, y, x) -> tuple[Array, Any]:
+        # One automaton for both rules: `WordsImply` looks at marked tokens, `OnlyOn` at all others.
         return ((x[t] == self.if_marked) & self.forbidden[y]).astype(jnp.int32), state
 
     @property
@@ -153,6 +154,7 @@ class _First(Constraint):
     forbidden: Bool[Array, " s"]
 
     def step(self, state, t, y_prev, y, x) -> tuple[Array, Any]:
+        # By t and not by a state: the constraint stays local, and Viterbi's search exact.
         return ((t == 0) & self.forbidden[y]).astype(jnp.int32), state
 
     @property
@@ -214,7 +216,7 @@ class SetOfFields(OfFields):
         return 1 << self.size if self.size < BITS - 1 else None  # a state must fit in an int32
 
     def as_number(self, state: Array) -> Array:
-        return state[0].astype(jnp.int32)
+        return state[0].astype(jnp.int32)  # one word alone, see `num_states`
 
     def as_state(self, number: Array) -> Array:
         return jnp.asarray(number).astype(jnp.uint32)[None]
@@ -251,6 +253,7 @@ class AtMostOnce(Rule):
 class _Once(SetOfFields):
     def step(self, state, t, y_prev, y, x) -> tuple[Array, Array]:
         bit = self.bit(y)
+        # A field that goes on is in the set, too: only a new beginning is a violation.
         again = ((state & bit) != 0).any() & self.is_new(y_prev, y)
         return again.astype(jnp.int32), state | bit
 
@@ -410,7 +413,7 @@ class _Length(_Bounded):
     """The state is the length of the field so far; 0 for fields that do not matter."""
 
     def step(self, state, t, y_prev, y, x) -> tuple[Array, Array]:
-        new = self.is_new(y_prev, y)
+        new = self.is_new(y_prev, y)  # ends the field before, which may be too short
         before = jnp.where(new, 0, state)
         length = jnp.where(self.counted[y], jnp.minimum(before + 1, self.num_states - 1), 0)
         broken = (new & self._too_short(state)).astype(jnp.int32)
@@ -419,7 +422,7 @@ class _Length(_Bounded):
         return broken, length
 
     def _too_short(self, length: Array) -> Array:
-        return (length > 0) & (length < self.at_least)
+        return (length > 0) & (length < self.at_least)  # 0 is no field, or one that is not counted
 
     def final(self, state) -> Array:
         return self._too_short(state).astype(jnp.int32)  # the last field ends here
@@ -467,7 +470,7 @@ class _Counted(_Bounded):
 
     def step(self, state, t, y_prev, y, x) -> tuple[Array, Array]:
         one = self.counted[y] & (self.is_new(y_prev, y) if self.by_field else True)
-        number = jnp.minimum(state + one, self.num_states - 1)
+        number = jnp.minimum(state + one, self.num_states - 1)  # saturates: few states
         over = one & (number > self.at_most) if self.at_most is not None else jnp.zeros((), bool)
         return over.astype(jnp.int32), number.astype(jnp.int32)
 
@@ -483,5 +486,5 @@ def _check_bounds(at_least: int, at_most: int | None, lowest: int) -> None:
             raise ValueError(f"{name}: expected a whole number, {lowest} or more, got {value!r}")
         if value > MOST:
             raise ValueError(f"{name}: expected a whole number, {lowest} … {MOST}, got {value}")
-    if at_most is not None and at_most < at_least:
+    if at_most is not None and at_most < at_least:  # would be violated by every labelling
         raise ValueError(f"at_most: expected {at_least} or more, as at_least says, got {at_most}")

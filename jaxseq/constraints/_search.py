@@ -76,6 +76,8 @@ def fold_local(chain: Chain, constraints: Constraints, x: tuple[Any, ...]) -> Fo
             f"{constraints.num_labels}"
         )
     nodes, edges = chain.nodes, chain.edges
+    # Hard violations are counted apart and never become −∞: where no labelling satisfies all of
+    # them, the one with the fewest is wanted.
     hard_nodes, hard_edges = None, None
     for number, (part, seen) in enumerate(zip(constraints.parts, x)):
         if not part.is_local:
@@ -132,12 +134,13 @@ def without_dead_ends(chain: Chain) -> Chain:
         >>> without_dead_ends(jaxseq.Chain(jnp.zeros((2, 2)), edges)).nodes.tolist()
         [[-inf, 0.0], [0.0, 0.0]]
     """
+    # Without this a narrow beam could fill up with prefixes that lead nowhere, and end empty.
     per_position = chain.edges if chain.edges.ndim == 3 else None
 
     def back(after: Array, slot) -> tuple[Array, Array]:
         node, edge, link = slot
         edge = chain.edges if edge is None else edge
-        goes_on = ((edge > -jnp.inf) & after).any(1) | ~link
+        goes_on = ((edge > -jnp.inf) & after).any(1) | ~link  # at the true end nothing need follow
         alive = (node > -jnp.inf) & goes_on
         return alive, alive
 
@@ -261,7 +264,7 @@ def beam_search(
         Chang, Ratinov & Roth 2007, equation 1 and section 7. Certified against enumeration,
         Viterbi and `exact_search`.
     """
-    number = as_count("k", k, 1)
+    number = as_count("k", k, 1)  # static: it is a shape
     kept = max(WIDTH, number) if width is None else as_count("width", width, 1)
     if number > kept:
         raise ValueError(f"k: expected at most the width of the beam, {kept}, got {number}")
@@ -270,7 +273,7 @@ def beam_search(
 
 @partial(jax.jit, static_argnums=(3, 4))
 def _search_beam(chain: Chain, constraints: Constraints, x: Any, k: int, width: int) -> Labellings:
-    chain = lax.stop_gradient(chain)
+    chain = lax.stop_gradient(chain)  # a best labelling has no derivative; sorts would make one
     folded = fold_local(without_dead_ends(chain), constraints, x)
     beam, parents, labels = _run_beam(folded, constraints, x, width)
     scores, hard = beam.scores, beam.hard
@@ -313,6 +316,7 @@ def _run_beam(
         t, valid, node, edge, hard_node, hard_edge = slot
         first, before = t == 0, jnp.maximum(beam.last, 0)
         edge = chain.edges if edge is None else edge
+        # [b, s]: every hypothesis with every next label.
         scores = beam.scores[:, None] + jnp.where(first, 0, edge[before]) + node
         hard = None
         if beam.hard is not None:
@@ -371,6 +375,7 @@ def joint_states(constraints: Constraints) -> int | None:
         >>> joint_states(bind_constraints(rules, ["A", "B"], penalty=1.0))  # 2 · 2 · 4
         16
     """
+    # Local constraints are in the scores of the chain, and multiply nothing.
     sizes = [part.num_states for part in constraints.parts if not part.is_local]
     if any(size is None for size in sizes):
         return None
@@ -415,7 +420,7 @@ class _Product(NamedTuple):
         violations; all [q, s, s]."""
 
         def one(joint: Array, before: Array, label: Array):
-            before = jnp.where(t == 0, BEFORE_THE_FIRST, before)
+            before = jnp.where(t == 0, BEFORE_THE_FIRST, before)  # see `start`: label 0 stands in
             numbers, (scores, hard) = [], self._no_charge()
             for index, number in zip(self.folded.stateful, self._split(joint)):
                 part = self.constraints.parts[index]
@@ -533,6 +538,7 @@ def _run_exact(product: _Product, k: int) -> tuple[_Cells, Array]:
             hard = hard + jnp.where(first, 0, hard_edge)
         scores = cells.scores[:, :, None, :] + gains[..., None]  # [q, s, s', k]
         violated = cells.hard[:, :, None, :] + hard[..., None]
+        # For each next label s' apart: candidates [q, s, k] meet in the next joint states.
         merged = jax.vmap(partial(_merge, q=q, k=k), (2, 2, 2), (1, 1, 1))
         top, worst, origin = merged(scores, violated, following)
         stay = jnp.arange(q * s * k, dtype=jnp.int32).reshape(q, s, k)
