@@ -16,36 +16,37 @@ from jaxseq.lattice import smallest_trusted
 from jaxseq.native import CannotBuild, load_library
 
 # -------------------------------------------------------------------------------------------------
-# Sequences of words in groups, one a lane, as kernels of ``jaxseq/native/hmm.cc`` take them.
-
+# Sequences of words in groups, one per lane, as the kernels take them.
 
 WIDTH = 16
-"""Sequences of a group: the kernels' own."""
-FEWEST, PARTS = 4, 64
-"""Groups of a part, at least, and parts at most."""
-ALIGNED = 64
-"""Bytes of a vector: where arrays begin."""
+"""Sequences of a group, one per lane: the kernels' own number."""
+GROUPS_PER_PART, MOST_PARTS = 4, 64
+"""At least so many groups make a part, and there are at most so many parts."""
+VECTOR_BYTES = 64
+"""Arrays begin at multiples of this, or vectors could not be loaded from them at once."""
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """As `numpy.zeros`, beginning where vectors may.
 
     Example:
-        >>> aligned_zeros((3, 5), np.float32).ctypes.data % ALIGNED
+        >>> aligned_zeros((3, 5), np.float32).ctypes.data % VECTOR_BYTES
         0
     """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    room = np.zeros(size + ALIGNED, np.uint8)
-    start = -room.ctypes.data % ALIGNED
+    room = np.zeros(size + VECTOR_BYTES, np.uint8)
+    start = -room.ctypes.data % VECTOR_BYTES
     return room[start : start + size].view(dtype).reshape(shape)
 
 
 class Groups(NamedTuple):
     """The sequences of a part of a corpus.
 
-    first [g + 1]: the slot with which each group begins, and the end. words [slots, WIDTH]: with v,
-    which no word is, before a sequence's beginning. begins [slots]: a bit for each lane whose
-    sequence begins there. allowed [slots, s, WIDTH]: whether a label may be, or None when any may.
+    Attributes:
+        first: [g + 1], the slot with which each group begins, and the end.
+        words: [slots, WIDTH], with v, which is no word, before a sequence's beginning.
+        begins: [slots], a bit for each lane whose sequence begins there.
+        allowed: [slots, s, WIDTH], whether a label may be; None when any may.
     """
 
     first: np.ndarray
@@ -100,7 +101,7 @@ def number_of_parts(groups: int) -> int:
         >>> [number_of_parts(groups) for groups in (1, 9, 63, 10_000)]
         [1, 2, 8, 64]
     """
-    return min(PARTS, 1 << max(groups // FEWEST, 1).bit_length() - 1)
+    return min(MOST_PARTS, 1 << max(groups // GROUPS_PER_PART, 1).bit_length() - 1)
 
 
 def _place(corpus: WordCorpus, members: list[np.ndarray], num_labels: int) -> Groups:
@@ -118,11 +119,11 @@ def _place(corpus: WordCorpus, members: list[np.ndarray], num_labels: int) -> Gr
     for end, group in zip(first[1:], members):
         for lane, sequence in enumerate(group):
             start, length = int(starts[sequence]), int(corpus.lengths[sequence])
-            here = slice(end - length, end)
-            words[here, lane] = corpus.words[start : start + length]
+            slots = slice(end - length, end)  # a group's sequences end in one slot
+            words[slots, lane] = corpus.words[start : start + length]
             begins[end - length] |= 1 << lane
             if allowed is not None and possible is not None:
-                allowed[here, :, lane] = possible[start : start + length]
+                allowed[slots, :, lane] = possible[start : start + length]
     return Groups(first, words, begins, allowed)
 
 
@@ -133,42 +134,31 @@ def _possible(corpus: WordCorpus) -> np.ndarray | None:
     return corpus.labels[:, None] == np.arange(corpus.num_labels)
 
 
+# -------------------------------------------------------------------------------------------------
+# What the kernels are told: structures of ``jaxseq/native/hmm.cc``, of numbers and addresses.
+
 WIDE = np.dtype(np.float64)
-NAMES = {np.dtype(np.float32): "single", WIDE: "wide"}
+KERNEL_NAMES = {np.dtype(np.float32): "single", WIDE: "wide"}
 """How kernels of each precision are called in C++."""
-_VECTOR = 64
 
 
-def _structure(name: str, numbers: tuple[str, ...], pointers: tuple[str, ...]) -> Any:
-    fields = [(field, ctypes.c_int64) for field in numbers]
-    fields += [(field, ctypes.c_void_p) for field in pointers]
+def _structure(name: str, pointers: str, numbers: str = "") -> Any:
+    fields = [(field, ctypes.c_int64) for field in numbers.split()]
+    fields += [(field, ctypes.c_void_p) for field in pointers.split()]
     return type(name, (ctypes.Structure,), {"_fields_": tuple(fields)})
 
 
-# As in the sources; a pool is an address, and numbers and addresses are of one size.
-_Places = _structure(
-    "_Places",
-    ("groups", "labels", "columns", "words_end"),
-    ("first", "words", "begins", "allowed"),
-)
-_Point = _structure("_Point", (), ("transition", "transposed", "alpha", "over_mass", "gamma"))
+# The order of fields is that of the sources; a pool is an address, and numbers and addresses are of
+# one size.
+_Places = _structure("_Places", "first words begins allowed", "groups labels columns words_end")
+_Point = _structure("_Point", "transition transposed alpha over_mass gamma")
 _PointAndCounts = _structure(
     "_PointAndCounts",
-    (),
-    (
-        "initial", "transition", "transposed", "factors", "alpha", "over_mass", "gamma", "counts",
-        "firsts", "pairs",
-    ),
-)  # fmt: skip
-_Linearisation = _structure(
-    "_Linearisation", (), ("threads", "parts", "at", "here", "scratch", "lowest")
+    "initial transition transposed factors alpha over_mass gamma counts firsts pairs",
 )
-_Products = _structure(
-    "_Products",
-    (),
-    ("threads", "parts", "at", "here", "slopes", "counts", "firsts", "scratch", "initial"),
-)
-_Scales = _structure("_Scales", (), ("over", "share", "weight", "means"))
+_Linearisation = _structure("_Linearisation", "threads parts at point scratch lowest")
+_Products = _structure("_Products", "threads parts at point slopes counts firsts scratch initial")
+_Scales = _structure("_Scales", "over share weight means")
 
 
 def address(array: np.ndarray | None) -> int | None:
@@ -178,6 +168,21 @@ def address(array: np.ndarray | None) -> int | None:
 
 def _addresses(arrays: Sequence[np.ndarray]) -> Any:
     return (ctypes.c_void_p * len(arrays))(*map(address, arrays))
+
+
+def load_kernels() -> ctypes.CDLL:
+    """The library, its functions declared; `CannotBuild` where there is none."""
+    library = load_library("hmm")
+    pointer = ctypes.c_void_p
+    arguments = {"hmm_linearise": 1, "hmm_product": 1, "hmm_flat_product": 4}
+    for name in KERNEL_NAMES.values():
+        for function, number in arguments.items():
+            declared = getattr(library, f"{function}_{name}")
+            declared.restype, declared.argtypes = None, (pointer,) * number
+    # Without these, ctypes would take the pool's address for an int of 32 bits.
+    library.hmm_pool_begin.restype, library.hmm_pool_begin.argtypes = pointer, (ctypes.c_int64,)
+    library.hmm_pool_end.restype, library.hmm_pool_end.argtypes = None, (pointer,)
+    return library
 
 
 class Messages:
@@ -197,162 +202,28 @@ class Part:
         self.pairs = np.zeros((labels, labels))
         self.sums = {
             dtype: (aligned_zeros((rows, columns), dtype), np.zeros(labels, dtype))
-            for dtype in NAMES
+            for dtype in KERNEL_NAMES
         }
         self.addresses = [address(array) for array in (*self.sums[WIDE], self.pairs)]
 
 
-class Kernels:
-    """The kernels on parts of a corpus, which a number of threads take as they come.
-
-    What comes of it does not depend on their number: every part has sums of its own. These are
-    filled anew by every call: who reads them holds `lock` from before the call on.
-
-    Args:
-        groups: of each part. labels: s. num_words: v. cores: as many threads.
-
-    Raises:
-        CannotBuild: where there are none.
-    """
-
-    def __init__(self, groups: list[Groups], labels: int, num_words: int, cores: int):
-        self._library, self.lock = load_kernels(), threading.Lock()
-        self.labels, self.columns = labels, -(-labels // WIDTH) * WIDTH
-        self.rows = num_words + 1  # the last for what is no word
-        self.parts = [Part(each, labels, self.rows, self.columns) for each in groups]
-        vectors = (2 + 2 * max(each.longest for each in groups) + labels) * labels
-        threads = max(1, min(cores, len(groups)))
-        room = [aligned_zeros((vectors * _VECTOR,), np.uint8) for _ in range(threads)]
-        self._room, self._scratch = room, _addresses(room)
-        self._sums = {
-            dtype: [_addresses(each) for each in zip(*(part.sums[dtype] for part in self.parts))]
-            for dtype in NAMES
-        }
-        self._lowest = np.ones(len(groups))
-        sizes = labels, self.columns, self.rows
-        places = ((each.first, each.words, each.begins, each.allowed) for each in groups)
-        self._places = (_Places * len(groups))(
-            *(
-                _Places(len(first) - 1, *sizes, *map(address, (first, *rest)))
-                for first, *rest in places
-            )
-        )
-        self._threads = self._library.hmm_pool_begin(threads)
-        weakref.finalize(self, self._library.hmm_pool_end, self._threads)
-
-    def _shared(self) -> tuple[int, int, int]:
-        return self._threads, len(self.parts), ctypes.addressof(self._places)
-
-    def linearise(
-        self, theta: list[np.ndarray], messages: list[Messages], with_pairs: bool
-    ) -> float:
-        """Fill `messages` and the sums; the smallest positive entry of a forward message.
-
-        Args:
-            theta: of float64, initial, transition, its transpose, and emissions [rows, columns].
-            messages: of each part. with_pairs: whether transitions are counted.
-        """
-        tables = [address(table) for table in theta]
-        here = (_PointAndCounts * len(self.parts))(
-            *(
-                _PointAndCounts(*tables, *kept.addresses, *part.addresses[: 3 if with_pairs else 2])
-                for part, kept in zip(self.parts, messages)
-            )
-        )
-        run = getattr(self._library, f"hmm_linearise_{NAMES[messages[0].dtype]}")
-        scratch, lowest = ctypes.addressof(self._scratch), address(self._lowest)
-        given = _Linearisation(*self._shared(), ctypes.addressof(here), scratch, lowest)
-        run(ctypes.byref(given))
-        return float(self._lowest.min())
-
-    def products(
-        self, tables: list[np.ndarray], messages: list[Messages], slopes: np.ndarray
-    ) -> Products:
-        """With the Jacobian at a point.
-
-        Args:
-            tables: transition, and its transpose, of the messages' dtype. messages: of the point.
-            slopes: [rows, columns], filled before each.
-        """
-        dtype, at = slopes.dtype, [address(table) for table in tables]
-        here = (_Point * len(self.parts))(*(_Point(*at, *kept.addresses) for kept in messages))
-        given = _Products(
-            *self._shared(), ctypes.addressof(here), address(slopes),
-            *map(ctypes.addressof, self._sums[dtype]), ctypes.addressof(self._scratch), None,
-        )  # fmt: skip
-        return Products(self._library, given, dtype, (self, tables, messages, slopes, here))
-
-
-class Products:
-    """Calls of the kernel for products at a point.
-
-    Args:
-        library: the kernels. given: what they are told. dtype: of all. kept: whose addresses that
-            has.
-    """
-
-    def __init__(self, library: ctypes.CDLL, given: Any, dtype: np.dtype, kept: Any):
-        self._given, self._dtype, self._kept = given, dtype, kept
-        self._place = ctypes.byref(given)
-        self._run = getattr(library, f"hmm_product_{NAMES[dtype]}")
-        self._run_flat = getattr(library, f"hmm_flat_product_{NAMES[dtype]}")
-
-    def __call__(self, initial: np.ndarray | None) -> None:
-        """Fill the sums, by the slopes of emissions, and of first labels if they move."""
-        self._given.initial = address(initial)
-        self._run(self._place)
-        self._given.initial = None
-
-    def on_flat(self, over: np.ndarray, share: np.ndarray, weight: np.ndarray) -> Any:
-        """The product on vectors of the dtype, as ``hmm_flat.h`` has it, without any other
-        operation of NumPy: those on so short vectors would take as long as a part of it."""
-        dtype, run, place = self._dtype, self._run_flat, self._place
-        tables = [np.ascontiguousarray(table, dtype) for table in (over, share, weight)]
-        lock, means = self._kept[0].lock, np.zeros(self._kept[0].labels)
-        scales = _Scales(*map(address, (*tables, means)))
-        by = ctypes.byref(scales)
-
-        def product(vector: np.ndarray) -> np.ndarray:
-            vector = np.ascontiguousarray(vector, dtype)
-            found = np.empty_like(vector)
-            with lock:
-                run(place, by, vector.ctypes.data, found.ctypes.data)
-            return found
-
-        product.keeps = (self, tables, means)  # pyright: ignore - what the addresses are of
-        return product
-
-
-def load_kernels() -> ctypes.CDLL:
-    """The library, its functions declared; `CannotBuild` where there is none."""
-    library = load_library("hmm")
-    pointer = ctypes.c_void_p
-    arguments = {"hmm_linearise": 1, "hmm_product": 1, "hmm_flat_product": 4}
-    for name in NAMES.values():
-        for function, number in arguments.items():
-            declared = getattr(library, f"{function}_{name}")
-            declared.restype, declared.argtypes = None, (pointer,) * number
-    library.hmm_pool_begin.restype, library.hmm_pool_begin.argtypes = pointer, (ctypes.c_int64,)
-    library.hmm_pool_end.restype, library.hmm_pool_end.argtypes = None, (pointer,)
-    return library
-
-
 # -------------------------------------------------------------------------------------------------
-# The E-step and products with its Jacobian by kernels in C++, for a corpus on the cores of a CPU.
+# The E-step and products with its Jacobian, for a corpus on the cores of a CPU.
 #
-# As in `_em_products`, for frozen transitions and positive free parameters: expected counts move by
-# their covariance with :math:`S = \sum_t f(y_t, x_t)`, f the change of log Θ. Here the way back goes
-# by what the way there has left, as a smoother goes back over a filter. With α the forward messages,
-# ``mass_t = Aᵀ α_{t-1}`` and ``P(y_{t-1} = i | y_t = j, x_1 … x_t) = α_{t-1}(i) A(i,j) / mass_t(j)``,
+# As in `jaxseq.hmm._jacobian`, for frozen transitions and positive free parameters: expected counts
+# move by their covariance with ``S = Σ_t f(y_t, x_t)``, f the change of log Θ. Here the way back
+# goes by what the way there has left, as a smoother goes back over a filter. With α the forward
+# messages, ``mass_t = Aᵀ α_{t-1}`` and
+# ``P(y_{t-1} = i | y_t = j, x_1 … x_t) = α_{t-1}(i) A(i,j) / mass_t(j)``,
 #
 #     γ_{t-1} = α_{t-1} ⊙ A (γ_t / mass_t)                  P(y_{t-1} | x)
 #     L_t = f_t + Aᵀ(α_{t-1} ⊙ L_{t-1}) / mass_t            E[S up to t | y_t]
 #     H_{t-1} = α_{t-1} ⊙ A ((γ_t ⊙ f_t + H_t) / mass_t)    γ ⊙ (E[S after t − 1 | y_{t-1}] − E[S])
 #
-# from H_n = −E[S] γ_n on, and γ_t moves by ``γ_t ⊙ L_t + H_t``: three arrays a token are read, α,
+# from H_n = −E[S] γ_n on, and γ_t moves by ``γ_t ⊙ L_t + H_t``: three arrays per token are read, α,
 # 1/mass and γ, where messages of both directions would be five. As each way back is a mean over
-# probabilities, errors do not grow, and no backward message can underflow: of a γ below the smallest
-# number nothing but itself is lost. So it is enough that forward messages are all there
+# probabilities, errors do not grow, and no backward message can underflow: of a γ below the
+# smallest number nothing but itself is lost. So it is enough that forward messages are all there
 # (`_is_certified`).
 #
 # References:
@@ -373,7 +244,7 @@ class _Families(NamedTuple):
 
 class WordKernels:
     """Expected counts of a corpus by the kernels, and their Jacobian, on as many threads as the
-    corpus has cores; of any number of them the same, to the bit.
+    corpus has cores; the same to the bit on any number of them.
 
     Args:
         corpus: of `word_corpus`, with at least one sequence.
@@ -388,15 +259,38 @@ class WordKernels:
         >>> from jaxseq.hmm import word_corpus
         >>> point = Multinomials(np.ones(2), np.ones((2, 2)), np.array([[3.0, 1.0], [1.0, 3.0]]))
         >>> kernels = find_kernels(word_corpus([[0, 1], [1]], 2), 2)  # None without a compiler
-        >>> found = kernels and kernels.linearise(point, np.float64)
-        >>> found is None or found[0].emission.round(6).tolist() == [[0.75, 0.25], [0.5, 1.5]]
+        >>> linear = kernels and kernels.linearise(point, np.float64)
+        >>> linear is None or linear[0].emission.round(6).tolist() == [[0.75, 0.25], [0.5, 1.5]]
         True
     """
 
     def __init__(self, corpus: WordCorpus, num_labels: int):
+        self.library = load_kernels()
+        # Sums are filled anew by every call: who reads them holds this from before the call on.
+        self.lock = threading.Lock()
         groups = make_groups(corpus, num_labels)
-        self.kernels = Kernels(groups, num_labels, corpus.num_words, corpus.cores)
-        self._spare: dict[np.dtype, list[list[Messages]]] = {dtype: [] for dtype in NAMES}
+        self.labels, self.columns = num_labels, -(-num_labels // WIDTH) * WIDTH
+        self.rows = corpus.num_words + 1  # the last is for what is no word
+        # Each part has sums of its own, so that it does not matter which thread takes it.
+        self.parts = [Part(each, num_labels, self.rows, self.columns) for each in groups]
+        vectors = (2 + 2 * max(each.longest for each in groups) + num_labels) * num_labels
+        threads = max(1, min(corpus.cores, len(groups)))
+        self._room = [aligned_zeros((vectors * VECTOR_BYTES,), np.uint8) for _ in range(threads)]
+        self.scratch = _addresses(self._room)
+        self.sums = {
+            dtype: [_addresses(each) for each in zip(*(part.sums[dtype] for part in self.parts))]
+            for dtype in KERNEL_NAMES
+        }
+        self._lowest = np.ones(len(groups))
+        sizes = num_labels, self.columns, self.rows
+        self._places = (_Places * len(groups))(
+            *(_Places(len(each.first) - 1, *sizes, *map(address, each)) for each in groups)
+        )
+        pool = self.library.hmm_pool_begin(threads)
+        self.shared = pool, len(groups), ctypes.addressof(self._places)
+        # Threads wait for work as long as the pool is there; a product keeps these kernels alive.
+        weakref.finalize(self, self.library.hmm_pool_end, pool)
+        self._spare: dict[np.dtype, list[list[Messages]]] = {dtype: [] for dtype in KERNEL_NAMES}
 
     def linearise(
         self, parameters: Multinomials, dtype: Any, *, with_transitions: bool = True
@@ -418,90 +312,141 @@ class WordKernels:
         dtype = np.dtype(dtype)
         tilde = _Families(*(np.asarray(family, np.float64) for family in parameters))
         theta = _Families(*(_normalise(*pair) for pair in zip(tilde, EVENT_AXES)))
-        labels, kernels = len(theta.initial), self.kernels
-        factors = aligned_zeros((kernels.rows, kernels.columns), np.float64)
+        # A word's factors are divided by their largest: only their ratios count, and a word that
+        # is rare under all labels would else bring the messages near to underflow.
+        factors = aligned_zeros((self.rows, self.columns), np.float64)
         tops = theta.emission.max(1, keepdims=True)
-        factors[:-1, :labels] = theta.emission / np.where(tops > 0, tops, 1)
-        tables = [theta.initial, *map(np.ascontiguousarray, (theta.transition, theta.transition.T))]
+        factors[:-1, : self.labels] = theta.emission / np.where(tops > 0, tops, 1)
+        transitions = map(np.ascontiguousarray, (theta.transition, theta.transition.T))
+        tables = [theta.initial, *transitions, factors]
+        # Messages of a product that is gone: making room costs as much as filling it.
         spare = self._spare[dtype]
-        kept = spare.pop() if spare else [Messages(p.groups, labels, dtype) for p in kernels.parts]
-        with kernels.lock:
-            lowest = kernels.linearise([*tables, factors], kept, with_transitions)
-            sums = [part.sums[WIDE] for part in kernels.parts]
-            emission = _add_up([counts[:-1, :labels] for counts, _ in sums])
-            initial = _add_up([firsts for _, firsts in sums])
-            pairs: Any = _add_up([p.pairs for p in kernels.parts]) if with_transitions else None
+        kept = (
+            spare.pop() if spare else [Messages(p.groups, self.labels, dtype) for p in self.parts]
+        )
+        with self.lock:
+            lowest = self._run_linearise(tables, kept, with_transitions)
+            initial, emission = self.add_sums(WIDE)
+            pairs: Any = _add_up([p.pairs for p in self.parts]) if with_transitions else None
         if not _is_certified(theta, factors, lowest, dtype):
             spare.append(kept)
             return None
-        product = NativeProduct(kernels, tilde, theta.transition.astype(dtype), kept, dtype)
-        weakref.finalize(product.calls, spare.append, kept).atexit = False
+        product = NativeProduct(self, tilde, theta.transition.astype(dtype), kept, dtype)
+        # Back among the spare ones when nothing uses them any more, a flat product included.
+        weakref.finalize(product, spare.append, kept).atexit = False
         return Multinomials(*cast(Any, (initial, pairs, emission))), product
+
+    def _run_linearise(
+        self, tables: list[np.ndarray], messages: list[Messages], with_pairs: bool
+    ) -> float:
+        """Fill `messages` and the sums; the smallest positive entry of a forward message."""
+        at = [address(table) for table in tables]
+        points = (_PointAndCounts * len(self.parts))(
+            *(
+                _PointAndCounts(*at, *kept.addresses, *part.addresses[: 3 if with_pairs else 2])
+                for part, kept in zip(self.parts, messages)
+            )
+        )
+        run = getattr(self.library, f"hmm_linearise_{KERNEL_NAMES[messages[0].dtype]}")
+        scratch, lowest = ctypes.addressof(self.scratch), address(self._lowest)
+        run(
+            ctypes.byref(_Linearisation(*self.shared, ctypes.addressof(points), scratch, lowest))
+        )  # fmt: skip
+        return float(self._lowest.min())
+
+    def add_sums(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        """Initial and emission, over all parts in their order, whoever filled them."""
+        sums = [part.sums[dtype] for part in self.parts]
+        emission = _add_up([counts[:-1, : self.labels] for counts, _ in sums])
+        return _add_up([firsts for _, firsts in sums]), emission
 
 
 class NativeProduct:
-    """The product with the Jacobian at a point: see `WordKernels.linearise`."""
+    """The product with the Jacobian at a point: see `WordKernels.linearise`.
+
+    Args:
+        kernels: of the corpus.
+        tilde: Θ̃ at the point.
+        transition: probabilities, of the products' dtype.
+        messages: of each part, at the point.
+        dtype: of products.
+    """
 
     def __init__(
         self,
-        kernels: Kernels,
+        kernels: WordKernels,
         tilde: _Families,
         transition: np.ndarray,
-        kept: list[Messages],
+        messages: list[Messages],
         dtype: np.dtype,
     ):
-        self._parts, self._lock, self._dtype = kernels.parts, kernels.lock, dtype
-        self._slopes = _LogSlopes(tilde)
-        tables = [np.ascontiguousarray(table) for table in (transition, transition.T)]
-        self._by_word = aligned_zeros((kernels.rows, kernels.columns), dtype)
-        self._first = np.zeros(len(transition), dtype)
-        self.calls = kernels.products(tables, kept, self._by_word)
-
-    def __call__(self, moves: Moves) -> Moves:
-        with self._lock:
-            return self._product(moves)
-
-    def _product(self, moves: Moves) -> Moves:
-        labels = len(self._first)
-        if "emission" in moves:
-            self._by_word[:-1, :labels] = self._slopes("emission", moves["emission"])
-        else:
-            self._by_word[:] = 0
-        first = None
-        if "initial" in moves:
-            self._first[:] = self._slopes("initial", moves["initial"])
-            first = self._first
-        self.calls(first)
-        sums = [part.sums[self._dtype] for part in self._parts]
-        found = {}
-        if "emission" in moves:
-            found["emission"] = _add_up([counts[:-1, :labels] for counts, _ in sums])
-        if "initial" in moves:
-            found["initial"] = _add_up([firsts for _, firsts in sums])
-        return found
-
-    def on_flat(self, scale: np.ndarray, number: int) -> Callable[[np.ndarray], np.ndarray]:
-        """The product of emissions alone, on vectors Θ̃/σ [v·s], divided by `number`; of and in the
-        products' dtype."""
-        _, over, over_sum = self._slopes.over["emission"]
-        shares = np.broadcast_to(over_sum, over.shape).ravel()
-        weight = np.broadcast_to(1 / (scale * number), over.size)
-        return self.calls.on_flat(scale * over.ravel(), scale * shares, weight)
-
-
-class _LogSlopes:
-    """As `_em_products.log_slopes`, with what it divides by inverted once a point."""
-
-    def __init__(self, tilde: _Families):
-        self.over = {
+        self._kernels, self._dtype = kernels, dtype
+        # As `log_slopes` of `jaxseq.hmm._jacobian`, with what it divides by inverted once per point.
+        self._over = {
             name: (axis, 1 / family, 1 / family.sum(axis, keepdims=True))
             for name, axis, family in zip(Multinomials._fields, EVENT_AXES, tilde)
             if name != "transition" and (family > 0).all()
         }
+        tables = [np.ascontiguousarray(table) for table in (transition, transition.T)]
+        self._by_word = aligned_zeros((kernels.rows, kernels.columns), dtype)
+        self._first = np.zeros(len(transition), dtype)
+        at = [address(table) for table in tables]
+        points = (_Point * len(messages))(*(_Point(*at, *kept.addresses) for kept in messages))
+        self._told = _Products(
+            *kernels.shared, ctypes.addressof(points), address(self._by_word),
+            *map(ctypes.addressof, kernels.sums[dtype]), ctypes.addressof(kernels.scratch), None,
+        )  # fmt: skip
+        # The kernels know addresses alone: what these are of must live as long as the product.
+        self._alive = (tables, messages, points)
+        self._place = ctypes.byref(self._told)
+        self._run = getattr(kernels.library, f"hmm_product_{KERNEL_NAMES[dtype]}")
+        self._run_flat = getattr(kernels.library, f"hmm_flat_product_{KERNEL_NAMES[dtype]}")
 
-    def __call__(self, name: str, move: np.ndarray) -> np.ndarray:
-        axis, over, over_sum = self.over[name]
+    def _slopes(self, name: str, move: np.ndarray) -> np.ndarray:
+        axis, over, over_sum = self._over[name]
         return move * over - move.sum(axis, keepdims=True) * over_sum
+
+    def __call__(self, moves: Moves) -> Moves:
+        with self._kernels.lock:
+            if "emission" in moves:
+                slopes = self._slopes("emission", moves["emission"])
+                self._by_word[:-1, : self._kernels.labels] = slopes
+            else:
+                self._by_word[:] = 0
+            if "initial" in moves:
+                self._first[:] = self._slopes("initial", moves["initial"])
+            self._told.initial = address(self._first) if "initial" in moves else None
+            self._run(self._place)
+            self._told.initial = None  # a flat product moves emissions alone
+            initial, emission = self._kernels.add_sums(self._dtype)
+        changes = {"initial": initial, "emission": emission}
+        return {name: change for name, change in changes.items() if name in moves}
+
+    def on_flat(self, scale: np.ndarray, number: int) -> Callable[[np.ndarray], np.ndarray]:
+        """The product of emissions alone, on vectors Θ̃/σ [v·s], divided by `number`; of and in the
+        products' dtype.
+
+        One call of ``hmm_flat.h``, without any other operation of NumPy: those on so short vectors
+        would take as long as a part of it.
+        """
+        _, over, over_sum = self._over["emission"]
+        shares = np.broadcast_to(over_sum, over.shape).ravel()
+        weight = np.broadcast_to(1 / (scale * number), over.size)
+        scaled = (scale * over.ravel(), scale * shares, weight)
+        tables = [np.ascontiguousarray(table, self._dtype) for table in scaled]
+        lock, means = self._kernels.lock, np.zeros(self._kernels.labels)
+        scales = _Scales(*map(address, (*tables, means)))
+        dtype, run, place, by = self._dtype, self._run_flat, self._place, ctypes.byref(scales)
+
+        def product(vector: np.ndarray) -> np.ndarray:
+            vector = np.ascontiguousarray(vector, dtype)
+            change = np.empty_like(vector)
+            with lock:
+                run(place, by, vector.ctypes.data, change.ctypes.data)
+            return change
+
+        product.keeps = (self, tables, means)  # pyright: ignore - what the addresses are of
+        return product
 
 
 def _add_up(parts: list[np.ndarray]) -> np.ndarray:
@@ -517,8 +462,8 @@ def _normalise(family: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _is_certified(theta: _Families, factors: np.ndarray, lowest: float, dtype: Any) -> bool:
-    """Whether no entry of a forward message was lost, as in `_em_lattice.is_certified`, and none
-    is by narrowing."""
+    """Whether no entry of a forward message was lost, as `is_certified` of `jaxseq.hmm._counts`
+    has it, and none is by narrowing."""
     families = (theta.initial, theta.transition, factors)
     smallest = [np.where(family > 0, family, 1).min() for family in families]
     step = min(smallest[0], smallest[1]) * smallest[2]
