@@ -261,7 +261,7 @@ def _padded(
 
 def own_places(mesh: Mesh) -> int:
     """How many shards are done at a time."""
-    return own_mesh(check_mesh(mesh)).devices.shape[0]
+    return own_mesh(check_mesh(mesh)).size
 
 
 @partial(jax.jit, static_argnames=("num", "run", "mesh"))

@@ -274,11 +274,6 @@ class CRFTagger(SequenceTagger):
         self.seconds_ = {"features": read, **fitted.seconds, "all": time.perf_counter() - began}
         return self
 
-    @property
-    def interrupted_(self) -> bool:
-        """Whether Ctrl-C ended `fit`."""
-        return self.outcome_ is Outcome.INTERRUPTED
-
     def _take(self, model: CRF, classes: list[str], extractor: FeatureExtractor) -> None:
         self.model_, self.extractor_ = model, extractor
         self.classes_ = np.array(classes, dtype=object)
