@@ -30,12 +30,8 @@ def in_words(error: BaseException) -> str:
     """What went wrong, in one line, for those who do not see where.
 
     Example:
-        >>> in_words(ValueError("l2: expected 0 or more, got -1"))
-        'l2: expected 0 or more, got -1'
         >>> in_words(OSError(28, "No space left on device", "state"))
         'state: cannot be read or written: No space left on device'
-        >>> in_words(KeyError("word"))
-        "unexpected KeyError: 'word'"
     """
     if isinstance(error, OSError) and error.filename is not None:
         place = os.fsdecode(error.filename)
@@ -54,11 +50,8 @@ def is_lost(error: BaseException) -> bool:
     """Whether an error says that another process cannot be reached any more.
 
     Example:
-        >>> import jax
         >>> is_lost(jax.errors.JaxRuntimeError("UNAVAILABLE: connection reset by peer"))
         True
-        >>> is_lost(jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"))
-        False
     """
     # A collective that was cut off comes as either type, by how far it had got.
     if isinstance(error, jax.errors.JaxRuntimeError):
@@ -89,11 +82,8 @@ class Peers:
         exchange_bytes: sends a message to all and returns what each has sent, by its number.
 
     Example:
-        >>> alone = Peers(0, 1, lambda message: [message])
-        >>> alone.exchange({"labels": ["N", "V"]})
+        >>> Peers(0, 1, lambda message: [message]).exchange({"labels": ["N", "V"]})
         [{'labels': ['N', 'V']}]
-        >>> alone.sum(np.array([1, 2])).tolist()
-        [1, 2]
     """
 
     index: int
