@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from jaxseq.active import Groups, Sequences, Spans, Strategy, Tokens
+from jaxseq.active import GroupQueries, SequenceQueries, SpanQueries, Strategy, TokenQueries
 
 TASKS = ("np", "conll2000", "conll2003")
 SUPERVISED = ("Sup", "Pointwise")
@@ -125,17 +125,17 @@ class Row:
             ValueError: for a supervised row, which asks nothing.
         """
         if self.kind == "Partial":
-            return Tokens(None, self.threshold)
+            return TokenQueries(None, self.threshold)
         if self.kind == "Proposed":
             limits = (self.per_sentence or None, self.per_form or None)
-            return Tokens(self.query_size, self.threshold, *limits)
+            return TokenQueries(self.query_size, self.threshold, *limits)
         if self.kind == "Groups":
-            return Groups(ALIKE, self.query_size, self.threshold, self.per_sentence or None)
+            return GroupQueries(ALIKE, self.query_size, self.threshold, self.per_sentence or None)
         if self.kind == "Spans":
-            return Spans(self.span_width, self.query_size, self.threshold)
+            return SpanQueries(self.span_width, self.query_size, self.threshold)
         if self.kind in SEQUENCES:
             changes = SEQUENCES[self.kind]
-            return Sequences(self.query_size, threshold=self.threshold, **changes)
+            return SequenceQueries(self.query_size, threshold=self.threshold, **changes)
         raise ValueError(f"strategy: expected a row that asks, got {self.kind}")
 
 
@@ -154,9 +154,9 @@ def row_named(text: str, usual: Usual) -> Row:
     Example:
         >>> usual = Usual(0.99, 500, per_sentence=0, span_width=3, start="longest", initial=50)
         >>> row_named("Proposed δ=.90", usual).strategy
-        Tokens(count=500, threshold=0.9, per_sentence=None, per_form=None)
+        TokenQueries(count=500, threshold=0.9, per_sentence=None, per_form=None)
         >>> row_named("Proposed δ=.90 each=1 forms=2", usual).strategy
-        Tokens(count=500, threshold=0.9, per_sentence=1, per_form=2)
+        TokenQueries(count=500, threshold=0.9, per_sentence=1, per_form=2)
         >>> row_named("Wanvarie10", usual).strategy.ask
         'unsure'
     """

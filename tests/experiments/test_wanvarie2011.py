@@ -33,7 +33,7 @@ from experiments.wanvarie2011._summary import (
 )
 from experiments.wanvarie2011._task import Judge, Part, read_part
 from experiments.wanvarie2011.report import report
-from jaxseq.active import Groups, Sequences, Spans, Tokens
+from jaxseq.active import GroupQueries, SequenceQueries, SpanQueries, TokenQueries
 from jaxseq.active import _learner as _active_round
 
 FOLDER = discover()["wanvarie2011"].folder
@@ -81,19 +81,19 @@ def _result(results, row):
 @pytest.mark.parametrize(
     ("name", "strategy"),
     [
-        ("Partial δ=.90", Tokens(None, 0.9)),
-        ("Proposed δ=.60", Tokens(500, 0.6)),
-        ("Proposed δ=.90", Tokens(500, 0.9)),
-        ("Proposed δ=.90 each=1", Tokens(500, 0.9, 1)),
-        ("Proposed δ=.99 q=50", Tokens(50, 0.99)),
-        ("Proposed each=2", Tokens(500, 0.99, 2)),
-        ("Proposed each=1 forms=3 q=100 l2=1 most=4.73", Tokens(100, 0.99, 1, 3)),
-        ("Groups δ=.999 each=1", Groups("lower(word[0])|pos[-1]|pos[1]", 500, 0.999, 1)),
-        ("Spans δ=.90 width=2", Spans(2, 500, 0.9)),
-        ("FuSAL", Sequences(500, ask="all")),
-        ("Bootstrap", Sequences(500, ask="none", keep_sure="model")),
-        ("Tomanek09", Sequences(500, ask="unsure", keep_sure="model")),
-        ("Wanvarie10 q=7", Sequences(7, ask="unsure", keep_sure="open")),
+        ("Partial δ=.90", TokenQueries(None, 0.9)),
+        ("Proposed δ=.60", TokenQueries(500, 0.6)),
+        ("Proposed δ=.90", TokenQueries(500, 0.9)),
+        ("Proposed δ=.90 each=1", TokenQueries(500, 0.9, 1)),
+        ("Proposed δ=.99 q=50", TokenQueries(50, 0.99)),
+        ("Proposed each=2", TokenQueries(500, 0.99, 2)),
+        ("Proposed each=1 forms=3 q=100 l2=1 most=4.73", TokenQueries(100, 0.99, 1, 3)),
+        ("Groups δ=.999 each=1", GroupQueries("lower(word[0])|pos[-1]|pos[1]", 500, 0.999, 1)),
+        ("Spans δ=.90 width=2", SpanQueries(2, 500, 0.9)),
+        ("FuSAL", SequenceQueries(500, ask="all")),
+        ("Bootstrap", SequenceQueries(500, ask="none", keep_sure="model")),
+        ("Tomanek09", SequenceQueries(500, ask="unsure", keep_sure="model")),
+        ("Wanvarie10 q=7", SequenceQueries(7, ask="unsure", keep_sure="open")),
     ],
 )
 def test_rows_are_those_of_the_paper(name, strategy):
