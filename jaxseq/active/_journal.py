@@ -100,9 +100,12 @@ class RunFolder:
                     self._check_header(database)
                 yield database
                 database.execute("COMMIT")  # not reached after an error: closing rolls back
-        except sqlite3.OperationalError as error:  # a full disk, no permission, a lock for too long
-            raise OSError(f"{where}: {error}") from error
         except sqlite3.DatabaseError as error:
+            # A full disk, no permission, or a lock for too long say nothing against the file; a
+            # missing table, of the generic code, does.
+            operational = isinstance(error, sqlite3.OperationalError)
+            if operational and error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                raise OSError(f"{where}: {error}") from error
             raise ValueError(f"{where}: expected a run of active learning, got {error}") from error
 
     def _check_header(self, database: sqlite3.Connection) -> None:

@@ -17,14 +17,8 @@ from rich.console import Console
 from rich.text import Text
 
 from jaxseq.active import Answer
-from jaxseq.cli._questions import (
-    ActiveRun,
-    Question,
-    line_on_training,
-    lines_of,
-    opened,
-    questions_of,
-)
+from jaxseq.cli._active_run import ActiveRun, line_on_training, lines_of, opened
+from jaxseq.cli._questions import Question, ask_in_words
 
 # -------------------------------------------------------------------------------------------------
 # The terminal annotator without the terminal: where it is, and what a key does.
@@ -404,11 +398,11 @@ class Annotator:
 
     def _open_session(self) -> Session:
         """Of the round: tokens that were answered, so that undo reaches them, and the others."""
-        run, session = self.run, Session.of(questions_of(self.run, self.run.asked()))
+        run, session = self.run, Session.of(ask_in_words(self.run, self.run.asked()))
         items = {(item.question.sentence, item.position): item for item in session.items}
         done = [token for token in run.answered_now() if token in items]
-        still = [token for token in items if not run.is_answered(*token)]
-        labels = (run.label_of(*token) for token in done)
+        still = [token for token in items if run.label_at(*token) is None]
+        labels = (run.label_at(*token) for token in done)
         return Session(
             tuple(items[token] for token in [*done, *still]),
             place=len(done),
@@ -460,7 +454,7 @@ class Annotator:
 
     def _has_new_labels(self) -> bool:
         return any(
-            self.run.is_answered(query.sentence, position)
+            self.run.label_at(query.sentence, position) is not None
             for query in self.run.asked()
             for position in range(query.start, query.stop)
         )

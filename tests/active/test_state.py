@@ -423,7 +423,9 @@ DAMAGED = {
     "foreign": (lambda f: _sql(f, "PRAGMA application_id = 7"), "expected the format of a run"),
     "version": (lambda f: _sql(f, "PRAGMA user_version = 2"), "version 1, got another"),
     "settings": (lambda f: _sql(f, "DELETE FROM settings"), "expected settings, got 0"),
-    "other settings": (lambda f: _sql(f, "UPDATE settings SET text = '{}'"), "KeyError\\('estimator"),
+    "other settings": (
+        lambda f: _sql(f, "UPDATE settings SET text = '{}'"), r"KeyError\('estimator'\)"
+    ),
     "table": (lambda f: _sql(f, "DROP TABLE events"), "no such table: events"),
     "event": (lambda f: _sql(f, "UPDATE events SET text = '[' WHERE number = 1"), "event 1: exp"),
     "kind": (lambda f: _sql(f, """UPDATE events SET text = '{"kind": "x"}'"""), "got 'x'"),
