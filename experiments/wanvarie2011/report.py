@@ -230,11 +230,13 @@ def _trainings(rows: Rows) -> str:
             stages = dict.fromkeys(name for one in rounds for name in one["seconds"])
             stages.pop("all")
             spent = {name: sum(one["seconds"].get(name, 0.0) for one in rounds) for name in stages}
-            whole = sum(one["seconds"]["all"] for one in rounds)
+            all_seconds = sum(one["seconds"]["all"] for one in rounds)
             most = sorted(spent, key=lambda name: -spent[name])[:3]
-            shares = ", ".join(f"{name} {spent[name] / max(whole, 1e-9):.0%}" for name in most)
+            shares = ", ".join(
+                f"{name} {spent[name] / max(all_seconds, 1e-9):.0%}" for name in most
+            )
             steps = sum(one["iterations"] for one in rounds) / len(rounds)
-            cells.append([row, f"{whole / len(rounds):.1f}", f"{steps:.0f}", shares])
+            cells.append([row, f"{all_seconds / len(rounds):.1f}", f"{steps:.0f}", shares])
     if not cells:
         return ""
     header = ["", "seconds a round", "iterations a round", "where they go"]

@@ -330,13 +330,13 @@ class ActiveLearner(BaseEstimator):
         run.known.retract(plain)
 
     def train(
-        self, *, start: Literal["warm", "cold"] = "warm", whole: bool = False
+        self, *, start: Literal["warm", "cold"] = "warm", full: bool = False
     ) -> ActiveLearner:
         """Train on the sentences that have a label, which ends the round.
 
         Args:
             start: ``"warm"`` from the weights of the round before, ``"cold"`` from zeros.
-            whole: train to the end whatever `between` says, as from zeros and before a stop: for a
+            full: train to the end whatever `between` says, as from zeros and before a stop: for a
                 model that is to be used, and not only to ask. ``short`` in `history_` tells.
 
         Returns:
@@ -346,7 +346,7 @@ class ActiveLearner(BaseEstimator):
             raise ValueError(f"start: expected 'warm' or 'cold', got {start!r:.60}")
         run = self._begun()
         older = run.tagger.model_ if start == "warm" and run.tagger is not None else None
-        trained = self._train(older, None if whole or older is None else self.between)
+        trained = self._train(older, None if full or older is None else self.between)
         if trained.record["short"] and self._would_stop(trained):
             trained = self._train(trained.tagger.model_).after(trained)
         return self._keep(trained, run.round)
@@ -362,9 +362,8 @@ class ActiveLearner(BaseEstimator):
         run = self._begun()
         before = None if run.tagger is None else self.look()
         tagger, clock = fresh(self.estimator), time.perf_counter()
-        fitted, is_short, sentences = self._fit(
-            tagger, older, most, whole=self.strategy.completes_sentences
-        )
+        complete = self.strategy.completes_sentences
+        fitted, is_short, sentences = self._fit(tagger, older, most, complete=complete)
         seconds = {**fitted.seconds, "training": time.perf_counter() - clock}
         clock = time.perf_counter()
         look = run.pool.view.look(tagger.model_, self.strategy)
@@ -384,7 +383,7 @@ class ActiveLearner(BaseEstimator):
         return Trained(tagger, look, record)
 
     def _fit(
-        self, tagger: CRFTagger, older: CRF | None, most: int | None = None, *, whole: bool
+        self, tagger: CRFTagger, older: CRF | None, most: int | None = None, *, complete: bool
     ) -> tuple[Fitted, bool, int]:
         """Train a new tagger on the sentences of the pool that have a label.
 
@@ -392,7 +391,7 @@ class ActiveLearner(BaseEstimator):
             tagger: to be trained.
             older: the model to begin with; None for zeros.
             most: iterations, at most; None for as many as it takes.
-            whole: whether these sentences have all their labels as a rule, or no program for sets
+            complete: whether these sentences have all labels as a rule, or no program for sets
                 of labels is needed later.
 
         Returns:
@@ -402,7 +401,7 @@ class ActiveLearner(BaseEstimator):
         trained, labels = run.known.to_train_on()
         if not trained.any():
             raise ValueError("labels: expected at least one, got none; answer some queries first")
-        if not whole and labels.allowed is None:
+        if not complete and labels.allowed is None:
             # As sets, which later rounds need: no other program is compiled for this one.
             allowed = labels.gold[:, None] == np.arange(len(run.pool.classes))
             labels = EncodedLabels(labels.gold, allowed)
@@ -487,7 +486,7 @@ class ActiveLearner(BaseEstimator):
                 expected = ", ".join(may_change)
                 raise ValueError(f"refit: expected settings among {expected}, got {name}")
         tagger = fresh(self.estimator).set_params(**changes)
-        self._fit(tagger, older=None, whole=True)  # there is no later round to compile for
+        self._fit(tagger, older=None, complete=True)  # there is no later round to compile for
         return tagger
 
     def _begun(self) -> Run:

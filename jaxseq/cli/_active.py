@@ -22,10 +22,10 @@ from jaxseq.cli._active_run import (
     ActiveRun,
     Corpora,
     line_on_training,
-    lines_of,
     lines_on_dev,
     looked_at,
     opened,
+    report_lines,
     tell,
     write_corpora,
 )
@@ -332,7 +332,7 @@ def _start_as_text(report: dict[str, Any], training: list[str]) -> str:
         f"{report['pool_sentences']:,} to choose from",
         f"labels    {' '.join(report['labels'])}; jaxseq active labels --add adds others",
         *training,
-        *lines_of(report),
+        *report_lines(report),
         f"then      jaxseq active query {report['folder']}, or annotate {report['folder']}",
     ]
     return "\n".join(lines)
@@ -551,7 +551,7 @@ def _run_status(options: argparse.Namespace) -> int:
 
 def _run_train(options: argparse.Namespace) -> int:
     with opened(options.folder) as run:
-        run.train(whole=True)
+        run.train(full=True)
         tell(run.report(), options.json, [line_on_training(run)])
     return 0
 

@@ -180,13 +180,13 @@ class ActiveRun:
             "guessed_tokens": int(known.guessed.sum()),
         }
 
-    def train(self, *, whole: bool = False) -> None:
+    def train(self, *, full: bool = False) -> None:
         """End the round; a model that would be the last is compared with one from zeros.
 
         Args:
-            whole: as for `ActiveLearner.train`.
+            full: as for `ActiveLearner.train`.
         """
-        learner = self.learner.train(whole=whole)
+        learner = self.learner.train(full=full)
         warm = learner.history_[-1]["start"] == "warm"
         if warm and learner.check_warm_start and learner.status().stop:
             learner.recheck()
@@ -281,10 +281,10 @@ def tell(report: dict[str, Any], as_json: bool, first: list[str]) -> None:
     if as_json:
         print(json.dumps(report, allow_nan=False))
     else:
-        print("\n".join([*first, *lines_of(report)]))
+        print("\n".join([*first, *report_lines(report)]))
 
 
-def lines_of(report: dict[str, Any]) -> list[str]:
+def report_lines(report: dict[str, Any]) -> list[str]:
     """A report in words."""
     lines = [
         f"round     {report['round']}",

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from jaxseq.active import Answer
-from jaxseq.cli._active_run import ActiveRun, line_on_training, lines_of, opened
+from jaxseq.cli._active_run import ActiveRun, line_on_training, opened, report_lines
 from jaxseq.cli._questions import Question, ask_in_words
 
 # -------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ class Session:
     Args:
         items: tokens that are asked, in order.
         place: the one shown; the number of items when all are done.
-        given: place → its label.
+        chosen: place → its label.
         trail: places that undo goes back to, the last one first to be gone to.
 
     Example:
@@ -81,7 +81,7 @@ class Session:
 
     items: tuple[Item, ...]
     place: int = 0
-    given: dict[int, str] = field(default_factory=dict)
+    chosen: dict[int, str] = field(default_factory=dict)
     trail: tuple[int, ...] = ()
 
     @classmethod
@@ -99,11 +99,11 @@ class Session:
         """The token that is shown."""
         return self.items[self.place]
 
-    def labels_of(self, question: Question) -> dict[int, str]:
-        """Position → label that was given, for the tokens of a question."""
+    def chosen_in(self, question: Question) -> dict[int, str]:
+        """Position → label that was chosen, for the tokens of a question."""
         return {
             self.items[place].position: label
-            for place, label in self.given.items()
+            for place, label in self.chosen.items()
             if self.items[place].question == question
         }
 
@@ -129,7 +129,7 @@ def step(session: Session, event: Event) -> tuple[Session, Answer | Retraction |
     label = item.guess if event.kind == "accept" else event.label
     if label is None:
         return session, None, "there is no guess to accept yet: choose a label"
-    following = replace(following, given={**session.given, session.place: label})
+    following = replace(following, chosen={**session.chosen, session.place: label})
     return following, Answer(item.question.sentence, item.position, label), ""
 
 
@@ -137,12 +137,12 @@ def _undo(session: Session) -> tuple[Session, Retraction | None, str]:
     if not session.trail:
         return session, None, "there is nothing to undo in this round"
     *trail, place = session.trail
-    given = {other: label for other, label in session.given.items() if other != place}
-    before = replace(session, place=place, trail=tuple(trail), given=given)
-    if place not in session.given:
+    chosen = {p: label for p, label in session.chosen.items() if p != place}
+    before = replace(session, place=place, trail=tuple(trail), chosen=chosen)
+    if place not in session.chosen:
         return before, None, ""
     item = before.current
-    message = f"{session.given[place]} is taken back"
+    message = f"{session.chosen[place]} is taken back"
     return before, Retraction(item.question.sentence, item.position), message
 
 
@@ -166,7 +166,7 @@ def assign_keys(labels: Sequence[str]) -> dict[str, str]:
     return keys
 
 
-def event_of(text: str, keys: dict[str, str], labels: Sequence[str]) -> Event | None:
+def read_event(text: str, keys: dict[str, str], labels: Sequence[str]) -> Event | None:
     """What a key, or a line, means; None for nothing.
 
     Args:
@@ -335,7 +335,7 @@ def sentence_line(session: Session) -> Text:
         the [dog] barks
     """
     item = session.current
-    question, given = item.question, session.labels_of(item.question)
+    question, chosen = item.question, session.chosen_in(item.question)
     first = max(0, min(question.start, item.position) - CONTEXT)
     last = min(len(question.tokens), item.position + 1 + CONTEXT)
     first = max(first, item.position - 2 * CONTEXT)
@@ -346,8 +346,8 @@ def sentence_line(session: Session) -> Text:
             line.append(f"[{word}]", "bold reverse")
         elif question.start <= position < question.stop:
             line.append(word, "underline")
-            if position in given:
-                line.append(f"/{given[position]}", "green")
+            if position in chosen:
+                line.append(f"/{chosen[position]}", "green")
         else:
             line.append(word)
         line.append(" ")
@@ -390,7 +390,9 @@ class Annotator:
             self.screen.say("training")
             self.run.train()
             self.read_key.forget()
-            self.screen.say("\n".join([line_on_training(self.run), *lines_of(self.run.report())]))
+            self.screen.say(
+                "\n".join([line_on_training(self.run), *report_lines(self.run.report())])
+            )
         folder = self.run.folder
         self.screen.say(
             f"{len(self.kept)} answers kept; go on with jaxseq active annotate {folder}"
@@ -406,7 +408,7 @@ class Annotator:
         return Session(
             tuple(items[token] for token in [*done, *still]),
             place=len(done),
-            given={
+            chosen={
                 place: label if isinstance(label, str) else " or ".join(label or ())
                 for place, label in enumerate(labels)
             },
@@ -421,7 +423,7 @@ class Annotator:
             else:
                 self.screen.show(session, self.run.classes)
             text = self.read_key()
-            event = None if text is None else event_of(text, self.keys, self.run.classes)
+            event = None if text is None else read_event(text, self.keys, self.run.classes)
             if text is None or (event is not None and event.kind == "quit"):
                 return False
             if event is None:

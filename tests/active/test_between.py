@@ -93,7 +93,7 @@ def test_epochs_are_limited_likewise():
     answer(learner)
     short = learner.train().history_[-1]
     answer(learner)
-    whole = learner.train(whole=True).history_[-1]
+    whole = learner.train(full=True).history_[-1]
     assert (short["short"], whole["short"]) == (True, False)
     assert short["iterations"] < whole["iterations"]
 
@@ -101,11 +101,11 @@ def test_epochs_are_limited_likewise():
 # ------------------------------------------------------------------------------- when not
 
 
-@pytest.mark.parametrize(("start", "whole"), [("cold", False), ("warm", True)])
-def test_a_training_may_be_asked_for_whole(start, whole):
+@pytest.mark.parametrize(("start", "full"), [("cold", False), ("warm", True)])
+def test_a_training_may_be_asked_for_in_full(start, full):
     learner = begun()
     answer(learner)
-    last = learner.train(start=start, whole=whole).history_[-1]
+    last = learner.train(start=start, full=full).history_[-1]
     assert not last["short"]
     assert last["iterations"] > SHORT
 

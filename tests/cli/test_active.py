@@ -18,7 +18,7 @@ import pytest
 
 from jaxseq.active import ActiveLearner, Answer
 from jaxseq.cli import _active_run
-from jaxseq.cli._active_run import ActiveRun, lines_of, looked_at, opened, read_corpora
+from jaxseq.cli._active_run import ActiveRun, looked_at, opened, read_corpora, report_lines
 from tests.cli.active_runs import (
     ALL,
     LABELS,
@@ -317,5 +317,5 @@ def test_labels_of_no_phrases_have_no_f1():
         ("round", "labelled_tokens", "tokens", "labelled_sentences", "sentences"), 1
     )
     whole = {**report, **nothing, **counts, **shares, "stop": False, "why": "no"}
-    assert "dev       accuracy 100.00%" in lines_of(whole)
-    assert "dev       F1 50.00%, accuracy 100.00%" in lines_of({**whole, "dev_f1": 0.5})
+    assert "dev       accuracy 100.00%" in report_lines(whole)
+    assert "dev       F1 50.00%, accuracy 100.00%" in report_lines({**whole, "dev_f1": 0.5})
