@@ -19,7 +19,7 @@ import jaxseq
 from experiments.haffari2008 import _jacobian as _published_jacobian
 from jaxseq import constraints, crf, hmm
 from jaxseq.active import _pool as _active_look
-from jaxseq.constraints import _search as constrained_corpus
+from jaxseq.constraints import _corpus as constrained_corpus
 from jaxseq.crf import EncodedLabels, ShardMaker, _lbfgs, _stochastic
 from jaxseq.crf import _decoding as _lattices
 from jaxseq.crf import _lbfgs as _orthant

@@ -162,7 +162,7 @@ def _objective(count: int, index: int, copies: int, mesh: Any) -> tuple[Any, Any
         observed_places,
         padded_labels,
     )
-    from jaxseq.text import CONLL2000, TemplateExtractor, TokenFeatures, read_conll
+    from jaxseq.text import CONLL2000, TemplateExtractor, read_conll, token_rows
 
     path = Path(os.environ.get("JAXSEQ_DATA", "data")) / "conll2000/train.txt"
     sentences = read_conll(path, ("word", "pos", "chunk"))
@@ -176,10 +176,8 @@ def _objective(count: int, index: int, copies: int, mesh: Any) -> tuple[Any, Any
     places = observed_places(features.ids, gold, None, attributes, s, dense_from=10)
     spread = Spread(attributes=attributes, labels=s, places=jnp.asarray(places, jnp.int32))
     chosen = np.tile(np.arange(len(sentences)), copies)[index::count]
-    by_sentence = np.split(np.arange(len(tags)), np.cumsum(features.lengths)[:-1])
-    tokens = np.concatenate([by_sentence[q] for q in chosen])
-    part = TokenFeatures(features.ids[tokens], None, features.lengths[chosen], None)
-    labels = EncodedLabels(gold[tokens], None)
+    part = features.take(chosen)
+    labels = EncodedLabels(gold[token_rows(features.lengths, chosen)], None)
     shards = make_shards(lay_out(part.lengths, 1), part, attributes, labels)
     objective = Objective(shards, spread, 1.0, mesh=mesh)
     point = objective.place(spread.zeros())

@@ -17,7 +17,7 @@ from jaxtyping import Array
 from jaxseq._runtime import map_on_cores, usable_cores
 from jaxseq.active._labels import as_partial, label_names
 from jaxseq.active._query import Look, Strategy
-from jaxseq.active._training import ROWS, next_size, take_sentences
+from jaxseq.active._training import ROWS, next_size
 from jaxseq.crf import (
     CRF,
     CRFTagger,
@@ -149,7 +149,7 @@ class Pool:
     def problem(self, trained: np.ndarray, labels: EncodedLabels) -> Problem:
         """To learn from some of the sentences."""
         return Problem(
-            features=take_sentences(self.features, trained),
+            features=self.features.take(trained),
             labels=labels,
             classes=self.classes,
             attributes=self.extractor.attribute_count,

@@ -27,7 +27,6 @@ from jaxseq.crf import (
     search,
     spread_from_places,
 )
-from jaxseq.text import TokenFeatures
 
 # Shards are all of one shape: more sentences make more shards, and not other programs, which would
 # take longer to compile than a round takes to run.
@@ -63,16 +62,6 @@ def lay_out_alike(lengths: np.ndarray, cores: int, width: int, rows: int) -> Lay
     needed = lay_out(lengths, 1, width=width).rows
     shards = cores * -(-needed // (rows * cores))
     return replace(lay_out(lengths, shards, width=width), rows=rows, sequences=rows * width)
-
-
-def take_sentences(features: TokenFeatures, chosen: np.ndarray) -> TokenFeatures:
-    """The features of the sentences with True in `chosen` [B]."""
-    inside = np.repeat(chosen, features.lengths)
-    arrays = {
-        name: None if getattr(features, name) is None else getattr(features, name)[inside]
-        for name in ("ids", "values", "edge_ids")
-    }
-    return replace(features, lengths=features.lengths[chosen], **arrays)
 
 
 def train_on(

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jaxseq.constraints._constraint import Constraints, Scheme, bind_constraints
-from jaxseq.constraints._search import CorpusLabellings, search_corpus
+from jaxseq.constraints._corpus import CorpusLabellings, search_corpus
 from jaxseq.crf import (
     CRF,
     ScoredSentences,

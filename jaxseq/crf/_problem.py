@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -123,7 +123,7 @@ def read_both(
         both = _blaming_unlabelled(
             lambda sentences: extractor.fit_transform(sentences, shared), labelled + others, count
         )
-        features, other_features = _split(both, count)
+        features, other_features = both.take(slice(count)), both.take(slice(count, None))
     tokens = devices.total(int(other_features.lengths.sum()))
     return features, other_features if tokens else None
 
@@ -160,17 +160,3 @@ def _blaming_unlabelled(
         complaint = str(error)[place.end() :]
         number = int(place[1]) - labelled
         raise ValueError(f"unlabelled: sentence {number}{complaint}") from None
-
-
-def _split(features: TokenFeatures, count: int) -> tuple[TokenFeatures, TokenFeatures]:
-    """The first `count` sentences, and the others."""
-    tokens = int(features.lengths[:count].sum())
-
-    def part(sentences: slice, chosen: slice) -> TokenFeatures:
-        arrays = {
-            name: None if getattr(features, name) is None else getattr(features, name)[chosen]
-            for name in ("ids", "values", "edge_ids")
-        }
-        return replace(features, lengths=features.lengths[sentences], **arrays)
-
-    return part(slice(count), slice(tokens)), part(slice(count, None), slice(tokens, None))

@@ -229,7 +229,7 @@ class CRFTagger(SequenceTagger):
             if not devices.is_alone:
                 pieces = term.pieces(plan.settings.max_iterations)
                 devices.check_settings(
-                    self._plain_settings(),
+                    self.settings_to_json(),
                     {"entropy_weight": pieces, "entropy_gradient": entropy_gradient},
                     {"vocabulary": vocabulary},
                     unlabelled=unlabelled,
@@ -274,11 +274,6 @@ class CRFTagger(SequenceTagger):
         self.seconds_ = {"features": read, **fitted.seconds, "all": time.perf_counter() - began}
         return self
 
-    @property
-    def interrupted_(self) -> bool:
-        """Whether Ctrl-C ended `fit`."""
-        return self.outcome_ is Outcome.INTERRUPTED
-
     def _take(self, model: CRF, classes: list[str], extractor: FeatureExtractor) -> None:
         self.model_, self.extractor_ = model, extractor
         self.classes_ = np.array(classes, dtype=object)
@@ -287,15 +282,6 @@ class CRFTagger(SequenceTagger):
         """How the search went."""
         self.loss_, self.outcome_ = fitted.loss, fitted.outcome
         self.n_iter_, self.n_evaluations_ = fitted.iterations, fitted.evaluations
-
-    def _plain_settings(self) -> dict[str, Any]:
-        """The parameters as plain values, for processes to compare."""
-        settings = self.get_params(deep=False)
-        if self.templates is not None:
-            chosen = self.templates
-            chosen = chosen if isinstance(chosen, Templates) else Templates(chosen)
-            settings["templates"] = chosen.to_json()
-        return settings
 
     def _learns_transitions(self) -> bool:
         return not isinstance(self.templates, Templates) or self.templates.transitions

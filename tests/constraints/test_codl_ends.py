@@ -12,12 +12,13 @@ import jaxseq
 from jaxseq.constraints import (
     AtMostOnce,
     ConstraintWarning,
+    CRFLearner,
+    HMMLearner,
     MustAppear,
     Penalised,
     StartsWith,
     bind_constraints,
 )
-from jaxseq.constraints._codl import CRFLearner, HMMLearner
 from tests.constraints.test_codl import CONSTRAINTS, U, codl, crf_tagger, learnt
 from tests.hmm.toys import X, Y, saved_bytes, tagger
 

@@ -19,7 +19,7 @@ from jaxseq.constraints import (
     MustAppear,
     Penalised,
     StartsWith,
-    Tokens,
+    Words,
     WordsImply,
     bind_constraints,
 )
@@ -35,7 +35,7 @@ def rules(again=1.5, first=0.7, words=math.inf):
     return [
         Penalised(AtMostOnce(), again),
         Penalised(StartsWith(["A", "B"]), first),
-        Penalised(WordsImply(Tokens(["w"]), ["B", "C"]), words, "words"),
+        Penalised(WordsImply(Words(["w"]), ["B", "C"]), words, "words"),
     ]
 
 

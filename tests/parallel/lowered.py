@@ -6,7 +6,7 @@ import numpy as np
 from jax import export
 
 from jaxseq.constraints import AtMostOnce, Penalised, StartsWith, bind_constraints, search_corpus
-from jaxseq.constraints import _search as _mesh_search
+from jaxseq.constraints import _corpus as _mesh_search
 from jaxseq.crf import CRF
 from jaxseq.crf import _decoding as _lattices
 from jaxseq.crf import _decoding as _mesh_lattices
