@@ -97,6 +97,7 @@ def entropy_regularised_loss(
         terms = _sum_terms(parameters, labelled, unlabelled, spread, entropy_weight, legal)
         return penalty + terms
     mesh, sizes = check_mesh(mesh), (spread.attributes, spread.labels)
+    # Sums are taken on the devices, so that a gradient is of the sum and is all-reduced as well.
     placed = [place_shards(shards, mesh, *sizes) for shards in (labelled, unlabelled)]
     weight = jnp.asarray(entropy_weight, parameters.weights.dtype)
     point, spread, legal = place((parameters, spread, legal), mesh)
@@ -133,6 +134,7 @@ def _sum_terms(
         where = (shard.segments, shard.num_sequences, "auto")
         log_z: Array = flat_log_partition(nodes, edges, *where)
         known = _known_labels(shard, spread.labels)
+        # log Z(x; y): over the labellings that agree with the known labels, all others at −inf.
         score: Array = flat_log_partition(jnp.where(known, nodes, -jnp.inf), edges, *where)
         total += (sequence_weights(shard) * (log_z - score)).sum()
     for shard in unlabelled:
@@ -196,8 +198,8 @@ def entropy_regularised_gradient(
         part = lattice_gradient(nodes, edges, pairs, shard, entropy_weight, kind)
         by_table = weight_gradient(by_table, part.nodes, shard, spread.attributes, True)
         parts.append(part._replace(nodes=None))
-    loss, *others = sum_parts(parts, parameters.edge_weights)
-    gradient = Parameters(spread.from_table(by_table), *others)
+    loss, *by_others = sum_parts(parts, parameters.edge_weights)
+    gradient = Parameters(spread.from_table(by_table), *by_others)
     return finish([(loss, gradient)], parameters, spread, l2)
 
 

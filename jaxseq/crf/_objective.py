@@ -127,6 +127,7 @@ def _mesh_lattices(nodes, edges, pair_weights, shards, weight, mesh: Mesh, deriv
         return part.nodes[None], lax.psum(part._replace(nodes=None), DATA)
 
     specs = (BY_DATA, EVERYWHERE, EVERYWHERE, BY_DATA, EVERYWHERE)
+    # Gradients by scores stay where they are: they go into the device's own scatter.
     run = on_devices(on_device, mesh, specs, (BY_DATA, EVERYWHERE))
     return run(nodes, edges, pair_weights, shards, weight)
 
@@ -194,6 +195,7 @@ def finish(parts: list[tuple[Array, Parameters]], parameters: Parameters, spread
     gradient = jax.tree.map(lambda *arrays: sum(arrays), *(part[1] for part in parts))
     squares = sum(vdot(leaf, leaf) for leaf in jax.tree.leaves(parameters))
     gradient = jax.tree.map(lambda g, p: g + l2 * p, gradient, parameters)
+    # After the penalty: a transition that is not learnt must not move at all.
     transitions = spread.keep_learnt(gradient.transitions)
     return loss + l2 / 2 * squares, gradient._replace(transitions=transitions)
 
@@ -274,6 +276,7 @@ class Objective:
             return weights
         if spread.places is None:  # made anew, as every entry changes
             return _tied_table(weights, spread)
+        # The places are the same in every call, so that the zeros between them are right already.
         old = self._old_table
         if old is None or old.dtype != weights.dtype:
             old = self._executor.place(np.zeros(spread.shape, weights.dtype))
@@ -303,6 +306,7 @@ class _Cores:
 
     def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard]) -> None:
         together = min(len(shards) + len(unlabelled), usable_cores())
+        # At least one core for each shard: `cores` is for callers that have more shards than cores.
         cores = max(len(shards), len(unlabelled), together)
         cores = max(1, min(cores, self._most or cores))
         self._work = [[] for _ in range(cores)]
@@ -311,6 +315,7 @@ class _Cores:
         # The other way round, so that no core has both where there are cores for each.
         for index, shard in enumerate(unlabelled):
             self._work[cores - 1 - index % cores].append((shard, False))
+        # A buffer for each core, kept from call to call and from batch to batch.
         self._gradients += [None] * (cores - len(self._gradients))
 
     def run(
@@ -325,6 +330,7 @@ class _Cores:
         """Loss and gradient of each core."""
         edges, start, stop = ends
         entropy_weight, derivation = how
+        # Cores that are left without work are not started.
         work = [
             [item for item in items if item[1] or entropy_weight is not None]
             for items in self._work
@@ -365,6 +371,7 @@ class _MeshDevices:
     def __init__(self, spread: Spread, mesh: Mesh):
         self._mesh = mesh = check_mesh(mesh)
         if spans_processes(mesh):
+            # Else sums over processes would add weights of different attributes, without a word.
             all_peers().check_same("vocabulary", _summary(spread))
         self._sizes = (spread.attributes, spread.labels)
         self._work: list[tuple[Shard, bool]] = []
@@ -380,6 +387,7 @@ class _MeshDevices:
 
     def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard]) -> None:
         assert not unlabelled, "mini-batches on a mesh are labelled"
+        # From the host each part goes to its own device at once, not by way of the first.
         on_host = [jax.tree.map(np.asarray, shard) for shard in shards]
         self._work = [(place_rows(on_host, self._mesh), True)]
 
@@ -444,6 +452,7 @@ class _Clock:
         self._seconds, self._last = seconds, time.perf_counter()
 
     def note(self, name: str, result) -> None:
+        # JAX hands out results before they are there: the time would go to whoever waits first.
         jax.block_until_ready(result)
         now = time.perf_counter()
         self._seconds[name] = self._seconds.get(name, 0.0) + now - self._last

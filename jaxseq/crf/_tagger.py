@@ -237,13 +237,14 @@ class CRFTagger(SequenceTagger):
                     sentence_numbers=sentence_numbers,
                     checkpoint=self.checkpoint,
                 )
-            others = None if unlabelled is None else check_unlabelled(unlabelled)
+            if unlabelled is not None:
+                unlabelled = check_unlabelled(unlabelled)
             extractor = self._new_extractor()
             reading = time.perf_counter()
             features, other_features = read_both(
                 extractor,
                 check_sentences(X),
-                None if term.absent else others,
+                None if term.absent else unlabelled,  # γ = 0 is to train without them, to the bit
                 vocabulary,
                 devices,
             )
