@@ -22,7 +22,7 @@ import hashlib
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -264,7 +264,8 @@ class Objective:
         table = self._table(parameters)
         ends = _end_scores(parameters, self.legal)
         how = (self.entropy_weight, self.entropy_gradient)
-        parts = self._executor.run(parameters, table, ends, self.spread, how, self.seconds)
+        point = _Point(self.spread, table, *ends, parameters.edge_weights, *how)
+        parts = self._executor.run(point, self.seconds)
         result = jax.block_until_ready(finish(parts, parameters, self.spread, self.l2))
         self.seconds["evaluations"] += time.perf_counter() - began
         return result
@@ -284,8 +285,22 @@ class Objective:
         return table
 
 
-How = tuple[Any, EntropyGradient]
-"""Weight of the entropy (None leaves it out), and the derivation of its gradient."""
+class _Point(NamedTuple):
+    """The scores of the model at some parameters, and what is asked of them there."""
+
+    spread: Spread
+    table: Array
+    edges: Array
+    start: Array
+    stop: Array
+    edge_weights: Array | None
+    entropy_weight: Any
+    derivation: EntropyGradient
+
+    def gradient(self, weights: Array, parts: list[ScoreGradient]) -> tuple[Array, Parameters]:
+        """Loss and gradient of some shards, of which that by the learnt weights is there."""
+        loss, *by_others = sum_parts(parts, self.edge_weights)
+        return loss, Parameters(weights, *by_others)
 
 
 class _Cores:
@@ -318,47 +333,38 @@ class _Cores:
         # A buffer for each core, kept from call to call and from batch to batch.
         self._gradients += [None] * (cores - len(self._gradients))
 
-    def run(
-        self,
-        parameters: Parameters,
-        table: Array,
-        ends: tuple[Array, Array, Array],
-        spread: Spread,
-        how: How,
-        seconds: dict[str, float],
-    ) -> list[tuple[Array, Parameters]]:
+    def run(self, at: _Point, seconds: dict[str, float]) -> list[tuple[Array, Parameters]]:
         """Loss and gradient of each core."""
-        edges, start, stop = ends
-        entropy_weight, derivation = how
         # Cores that are left without work are not started.
         work = [
-            [item for item in items if item[1] or entropy_weight is not None]
+            [item for item in items if item[1] or at.entropy_weight is not None]
             for items in self._work
         ]
 
         def on_core(core: int) -> tuple[Array, Parameters]:
-            clock = _Clock(seconds if core == 0 else {})
+            clock, spread = _Clock(seconds if core == 0 else {}), at.spread
             # Taken out of the list while it is written over: a table that was given away to a
             # program that fails must not be used again.
             by_table, self._gradients[core] = self._gradients[core], None
-            if by_table is None or by_table.dtype != table.dtype:
-                by_table = jnp.zeros(spread.shape, table.dtype)
+            if by_table is None or by_table.dtype != at.table.dtype:
+                by_table = jnp.zeros(spread.shape, at.table.dtype)
             parts = []
             for number, (shard, labelled) in enumerate(work[core]):
-                nodes = node_scores(table, start, stop, shard, spread.labels)
+                nodes = node_scores(at.table, at.start, at.stop, shard, spread.labels)
                 clock.note("gather", nodes)
-                kind, pairs = None if labelled else derivation, parameters.edge_weights
-                part = lattice_gradient(nodes, edges, pairs, shard, entropy_weight, kind)
+                kind = None if labelled else at.derivation
+                part = lattice_gradient(
+                    nodes, at.edges, at.edge_weights, shard, at.entropy_weight, kind
+                )
                 clock.note("lattice", part)
-                add = number > 0
+                add = number > 0  # the first one writes over what the last call has left
                 by_table = weight_gradient(by_table, part.nodes, shard, spread.attributes, add)
                 clock.note("scatter", by_table)
                 parts.append(part._replace(nodes=None))
             self._gradients[core] = by_table
             weights = _from_table(by_table, spread) if spread.sparse else by_table
-            loss, *by_others = sum_parts(parts, parameters.edge_weights)
             clock.note("scatter", weights)
-            return loss, Parameters(weights, *by_others)
+            return at.gradient(weights, parts)
 
         return map_on_cores(on_core, [core for core, items in enumerate(work) if items])
 
@@ -391,36 +397,25 @@ class _MeshDevices:
         on_host = [jax.tree.map(np.asarray, shard) for shard in shards]
         self._work = [(place_rows(on_host, self._mesh), True)]
 
-    def run(
-        self,
-        parameters: Parameters,
-        table: Array,
-        ends: tuple[Array, Array, Array],
-        spread: Spread,
-        how: How,
-        seconds: dict[str, float],
-    ) -> list[tuple[Array, Parameters]]:
+    def run(self, at: _Point, seconds: dict[str, float]) -> list[tuple[Array, Parameters]]:
         """Loss and gradient of all devices, summed."""
-        mesh, parts = self._mesh, []
-        edges, start, stop = ends
-        entropy_weight, derivation = how
+        mesh, spread, parts = self._mesh, at.spread, []
         tables, self._gradients = self._gradients, None  # as of a core
-        if tables is None or tables.dtype != table.dtype:
-            tables = _empty_tables(spread, table.dtype, mesh)
+        if tables is None or tables.dtype != at.table.dtype:
+            tables = _empty_tables(spread, at.table.dtype, mesh)
         for number, (shards, labelled) in enumerate(self._work):
-            if not labelled and entropy_weight is None:
+            if not labelled and at.entropy_weight is None:
                 continue
-            nodes = mesh_scores(table, start, stop, shards, mesh, spread.labels)
-            weight = jnp.asarray(0.0 if labelled else entropy_weight, nodes.dtype)
-            pair_weights = None if shards.edge_ids is None else parameters.edge_weights
-            kind = None if labelled else derivation
-            by_token, part = _mesh_lattices(nodes, edges, pair_weights, shards, weight, mesh, kind)
+            nodes = mesh_scores(at.table, at.start, at.stop, shards, mesh, spread.labels)
+            weight = jnp.asarray(0.0 if labelled else at.entropy_weight, nodes.dtype)
+            pair_weights = None if shards.edge_ids is None else at.edge_weights
+            kind = None if labelled else at.derivation
+            scores = (nodes, at.edges, pair_weights)
+            by_token, part = _mesh_lattices(*scores, shards, weight, mesh, kind)
             tables = _mesh_scatter(tables, by_token, shards, spread.attributes, mesh, number > 0)
             parts.append(part)
         self._gradients = tables
-        weights = _mesh_sum(tables, spread, mesh)
-        loss, *by_others = sum_parts(parts, parameters.edge_weights)
-        return [(loss, Parameters(weights, *by_others))]
+        return [at.gradient(_mesh_sum(tables, spread, mesh), parts)]
 
 
 def _empty_tables(spread: Spread, dtype: Any, mesh: Mesh) -> Array:
