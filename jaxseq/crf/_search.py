@@ -113,8 +113,8 @@ def run_stages(
     with progress_bar(title, total, progress) as tick, interrupts_deferred() as pressed:
         for number in range(kept.first, len(stages)):
             stage = stages[number]
-            # Begun in any case: the state on disk is put in the place of one of its structure, and
-            # data that cannot be learnt from are refused before a file is looked at.
+            # Begun in any case: it compiles what is needed, and the state on disk is put in the
+            # place of one of its structure.
             state, before = kept.resume(number, stage.begin(point), before)
             asked_to_stop = False  # by Ctrl-C in any process, or by `stop_at`
 
