@@ -9,12 +9,13 @@ import math
 import os
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 
@@ -105,6 +106,134 @@ def check_process_options(options: argparse.Namespace) -> None:
             "--algorithm: expected lbfgs with several processes, unless they train from --shards, "
             f"got {options.algorithm}"
         )
+
+
+def run_in_processes(
+    options: argparse.Namespace, run: Callable[[argparse.Namespace, Peers | None], int]
+) -> int:
+    """Run a command in this process, and in those that it is told to join.
+
+    A process that fails, or that loses another, says why in one line and ends at once: one that
+    waited for the others would keep them waiting.
+    """
+    from jaxseq.parallel import in_words, is_lost, join_processes, leave_processes
+
+    peers = join_processes(options.coordinator, options.num_processes, options.process_id)
+    if peers is None or peers.count == 1:
+        return run(options, peers)
+    try:
+        with peers.guard():
+            check_process_options(options)
+            peers.check_same("options", _shared_options(options))
+        status = run(options, peers)
+        sys.stdout.flush()
+        leave_processes(peers)
+        return status
+    except KeyboardInterrupt:
+        _leave(peers.index, INTERRUPTED, "interrupted")
+    except Exception as error:
+        if is_lost(error):
+            _leave(peers.index, FAILED, _lost(options, str(error)))
+        if isinstance(error, ValueError | OSError):
+            _leave(peers.index, REFUSED, in_words(error))
+        traceback.print_exc()  # nobody has thought of it, so that it has to be looked into
+        _leave(peers.index, FAILED, in_words(error))
+
+
+OF_EACH = ("process_id", "run", "usual", "out", "dev", "quiet", "json", "cores", "shards")
+"""Options that may differ, as they change nothing that processes do together."""
+
+
+def _shared_options(options: argparse.Namespace) -> dict[str, Any]:
+    """What all processes must have been told alike: else one would wait for ever for the rest."""
+    kept = {name: value for name, value in vars(options).items() if name not in OF_EACH}
+    return {name: str(kept[name]) for name in sorted(kept)}
+
+
+def _lost(options: argparse.Namespace, error: str) -> str:
+    from jaxseq.parallel import LOST
+
+    kept = ""
+    if options.checkpoint is not None and os.path.exists(options.checkpoint):
+        kept = f"; the search up to its last checkpoint is in {options.checkpoint}"
+    reason = " ".join(error.split())
+    return f"{LOST}{kept} ({reason:.200})"
+
+
+def _leave(index: int, status: int, message: str) -> NoReturn:
+    """End this process without waiting for any other."""
+    line = " ".join(message.split("\n"))
+    print(f"jaxseq: error: process {index}: {line}", file=sys.stderr, flush=True)
+    if index == 0:
+        time.sleep(FAREWELL_SECONDS)
+    os._exit(status)
+
+
+def read_training(
+    files: Sequence[str], options: argparse.Namespace, peers: Peers | None
+) -> tuple[Corpus, np.ndarray | None]:
+    """The labelled sentences of this process, and their places in the whole corpus.
+
+    With as many files as processes or more, each reads its own; with fewer, every Nth sentence of
+    all. One process reads everything, and needs no places.
+    """
+    if peers is None or peers.count == 1:
+        return _joined(_read_each(files, options)), None
+    with peers.guard():
+        if len(files) >= peers.count:
+            own = _read_each(files[peers.index :: peers.count], options)
+            corpus, numbers = _joined(own), _numbers_of_files(own, len(files), peers)
+        else:
+            corpus = _joined(_read_each(files, options, peers))
+            count = len(corpus.sentences)
+            numbers = peers.index + peers.count * np.arange(count, dtype=np.int64)
+        peers.check_same(f"{', '.join(files)}: columns", list(corpus.names))
+    return corpus, numbers
+
+
+def _read_each(
+    files: Sequence[str], options: argparse.Namespace, peers: Peers | None = None
+) -> list[Corpus]:
+    """The sentences of every file; with processes, those that are this one's turn."""
+    found: list[Corpus] = []
+    before = 0
+    for path in files:
+        part = None if peers is None else ((peers.index - before) % peers.count, peers.count)
+        like = found[0].names if found else None
+        corpus = read_corpus(path, options, scheme=options.scheme, like=like, part=part)
+        found.append(corpus)
+        before += corpus.whole
+    return found
+
+
+def _joined(corpora: list[Corpus]) -> Corpus:
+    if len(corpora) == 1:
+        return corpora[0]
+    first = corpora[0]
+    sentences = [sentence for corpus in corpora for sentence in corpus.sentences]
+    labels = [each for corpus in corpora for each in corpus.labels]
+    return Corpus(first.path, sentences, labels, first.names)
+
+
+def _numbers_of_files(own: list[Corpus], files: int, peers: Peers) -> np.ndarray:
+    """Places of the sentences of files that were dealt out by turns."""
+    lengths = np.zeros(files, np.int64)
+    lengths[peers.index :: peers.count] = [len(corpus.sentences) for corpus in own]
+    starts = np.cumsum(peers.sum(lengths))
+    starts = np.concatenate([np.zeros(1, np.int64), starts])[peers.index : files : peers.count]
+    parts = [start + np.arange(len(c.sentences)) for start, c in zip(starts.tolist(), own)]
+    return np.concatenate(parts).astype(np.int64)
+
+
+def on_all_devices(
+    options: argparse.Namespace, peers: Peers | None, numbers: np.ndarray | None
+) -> dict[str, Any]:
+    """Arguments of `fit` in a run of several processes."""
+    if peers is None or peers.count == 1:
+        return {}
+    from jaxseq.parallel import make_mesh
+
+    return {"mesh": make_mesh(), "sentence_numbers": numbers}
 
 
 # -------------------------------------------------------------------------------------------------
@@ -239,7 +368,9 @@ def choose_weight(
     from jaxseq.taggers import Notes, settings_of
 
     began = time.perf_counter()
-    scoring = usual_scoring(label for labels in train.labels for label in labels if label is not None)
+    scoring = usual_scoring(
+        label for labels in train.labels for label in labels if label is not None
+    )
     _, scores, choice = checkpoint_files(options.checkpoint or "")
     vocabulary = options.vocabulary or "all"
     job = (settings_of(tagger), scoring, FOLDS, vocabulary, train.sentences, train.labels, others)

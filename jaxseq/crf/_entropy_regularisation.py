@@ -57,7 +57,8 @@ def entropy_regularised_loss(
 
     Args:
         parameters: the point θ.
-        labelled, unlabelled: of `make_shards`.
+        labelled: shards of `make_shards`.
+        unlabelled: shards whose labels are not looked at.
         spread: how the learnt weights make the table.
         l2: λ.
         entropy_weight: γ.
@@ -66,7 +67,7 @@ def entropy_regularised_loss(
             all-reduced along its axis ``"data"``. Where it spans several processes, the shards are
             those of this one, and all call this together.
 
-    Cost: O(n s²) time a sentence.
+    Cost: O(n s²) time per sentence.
 
     Example:
         >>> import numpy as np, jax
@@ -159,8 +160,15 @@ def entropy_regularised_gradient(
     r"""Value and gradient of `entropy_regularised_loss`, by hand-derived formulas throughout.
 
     Args:
-        parameters, labelled, unlabelled, spread, l2, entropy_weight, legal, mesh: see there.
+        parameters: the point θ.
+        labelled: shards of `make_shards`, here also with attributes of pairs of tokens.
+        unlabelled: shards whose labels are not looked at.
+        spread: how the learnt weights make the table.
+        l2: λ.
+        entropy_weight: γ.
+        legal: transitions that may be used, or None for all.
         entropy_gradient: ``"mann"`` in O(n s²), ``"jiao"`` in O(n² s³), or ``"autodiff"``.
+        mesh: as of `entropy_regularised_loss`.
 
     Returns:
         The value, and the gradient by all parameters.

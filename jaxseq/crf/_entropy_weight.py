@@ -6,6 +6,7 @@ import numbers
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -78,13 +79,16 @@ def choose_entropy_weight(
 
     Args:
         tagger: settings; it is cloned, not changed.
-        X, y, unlabelled: as in `CRFTagger.fit`, but all labels must be known.
+        X: labelled sentences.
+        y: their labels, which must all be known.
+        unlabelled: further sentences.
         weights: the γ to try.
         folds: parts of the labelled sentences, each held out once.
         scoring: ``"span_f1"``, ``"accuracy"``, or a function of gold and predicted labels; higher
             is better. None takes the first for labels of a chunk scheme, else the second.
         seed: of the folds.
-        entropy_gradient, vocabulary: as in `CRFTagger.fit`.
+        entropy_gradient: as in `CRFTagger.fit`.
+        vocabulary: as in `CRFTagger.fit`.
         progress: show a progress bar; None shows it on a terminal.
         checkpoint: a file to keep scores in, to go on from after an interrupt.
 
@@ -125,12 +129,12 @@ def choose_entropy_weight(
     scores = np.zeros((len(gammas), folds))
     with progress_bar("cross-validation", folds * len(gammas), progress) as tick:
         for fold, (train, held_out) in enumerate(splits):
-            parts = _Fold(tagger, _pick(X, train), _pick(y, train), pool, how)
+            fit = _trainer(tagger, _pick(X, train), _pick(y, train), pool, how)
             tests, gold = _pick(X, held_out), _pick(y, held_out)
             for row, gamma in enumerate(gammas):
                 name = f"{fold} {gamma!r}"
                 if name not in known:  # of an earlier run that was interrupted
-                    known[name] = float(score(gold, parts.train(gamma).predict(tests)))
+                    known[name] = float(score(gold, fit(gamma).predict(tests)))
                     store.save(known)
                 scores[row, fold] = known[name]
                 tick(fold * len(gammas) + row + 1, scores[row, fold])
@@ -138,30 +142,22 @@ def choose_entropy_weight(
     return EntropyWeights(gammas, scores)
 
 
-class _Fold:
-    """Trainings on one fold, from one supervised model."""
+def _trainer(
+    tagger: CRFTagger, X: list[Any], y: list[Any], unlabelled: list[Any], how: dict[str, Any]
+) -> Callable[[float], CRFTagger]:
+    """Trainings on one fold, by γ, all from one supervised model."""
 
-    def __init__(
-        self, tagger: CRFTagger, X: list[Any], y: list[Any], others: list[Any], how: dict[str, Any]
-    ):
-        self._tagger, self._X, self._y, self._others, self._how = tagger, X, y, others, how
-        self._supervised: CRFTagger | None = None
+    @cache  # not before a score of this fold is missing, and then once
+    def supervised() -> CRFTagger:
+        return _uninterrupted(fresh(tagger).fit(X, y))
 
-    def train(self, gamma: float) -> CRFTagger:
-        if self._supervised is None:  # not before a score of this fold is missing
-            self._supervised = _uninterrupted(fresh(self._tagger).fit(self._X, self._y))
-        if gamma == 0 or not self._others:
-            return self._supervised
-        return _uninterrupted(
-            fresh(self._tagger).fit(
-                self._X,
-                self._y,
-                unlabelled=self._others,
-                entropy_weight=gamma,
-                warm_start_from=self._supervised,
-                **self._how,
-            )
-        )
+    def train(gamma: float) -> CRFTagger:
+        if gamma == 0 or not unlabelled:
+            return supervised()
+        options = {"entropy_weight": gamma, "warm_start_from": supervised(), **how}
+        return _uninterrupted(fresh(tagger).fit(X, y, unlabelled=unlabelled, **options))
+
+    return train
 
 
 def _uninterrupted(tagger: CRFTagger) -> CRFTagger:

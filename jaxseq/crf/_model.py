@@ -212,7 +212,8 @@ class CRF(eqx.Module):
         """The `jaxseq.Chain` of one sentence: give it to `viterbi`, `marginals`, `entropy`, ….
 
         Args:
-            ids, values: as in `scores`.
+            ids: as in `scores`.
+            values: as in `scores`.
             length: tokens in the sentence, if fewer than n; may be traced.
             edge_ids: integers [n, m], the attributes of the pair (t−1, t) at row t; row 0 is not
                 looked at.

@@ -23,7 +23,7 @@ from jaxseq.taggers import UNKNOWN, EncodedLabels
 
 
 class Shard(eqx.Module):
-    """Some rows of a corpus: r rows of w slots, k attributes a slot.
+    """Some rows of a corpus: r rows of w slots, k attributes per slot.
 
     ids [r·w, k] point at rows of the weight table; values [r·w, k] or None; edge_ids [r·w, m] or
     None; segments [r, w] number the sentences, −1 is padding; gold [r, w] labels, −1 where not
