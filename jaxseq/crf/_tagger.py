@@ -91,8 +91,9 @@ class CRFTagger(SequenceTagger):
         model_: the `jaxseq.CRF`.
         extractor_: the features.
         loss_: the objective reached (by mini-batches: the loss summed over the last epoch, without
-        penalties). n_iter_, n_evaluations_: iterations, and passes over the data, those of the
-        supervised start included.
+            penalties).
+        n_iter_: iterations, those of the supervised start included.
+        n_evaluations_: passes over the data, likewise.
         outcome_: why the search ended, a `jaxseq.Outcome`.
         seconds_: where the time of `fit` went.
 
