@@ -15,9 +15,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import NamedSharding
 from jaxtyping import Array
 
 from jaxseq._runtime import Outcome
+from jaxseq.parallel import place
 
 Payload = TypeVar("Payload")
 
@@ -421,6 +423,11 @@ def _with_fresh_memory(state: State, settings: Settings) -> State:
 
 def _empty_memory(parameters, settings: Settings) -> optax.ScaleByLBFGSState:
     memory: Any = optax.scale_by_lbfgs(settings.memory_size).init(parameters)
+    sharding = getattr(jax.tree.leaves(parameters)[0], "sharding", None)
+    if isinstance(sharding, NamedSharding):
+        # On all devices of the mesh, as the parameters are: new arrays are on one device, which
+        # does not go together with arrays that span processes.
+        memory = place(memory, sharding.mesh)
     # optax hands out one array of zeros twice; each must be its own to be updated in place. And it
     # keeps numbers in JAX's default float, by which all that they multiply would become float64.
     return memory._replace(
