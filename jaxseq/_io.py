@@ -45,11 +45,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
+        # Contents first: a name that is on the disk before them could be that of an empty file.
         sync_file(temporary)
         os.replace(temporary, path)
-        sync_folder(path.parent)
+        sync_folder(path.parent)  # and now the name
     except OSError as error:
-        if error.errno is None:
+        if error.errno is None:  # of a library, with a message of its own
             raise
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
     finally:
@@ -82,6 +83,7 @@ def as_os_error(error: Exception, path: str | os.PathLike[str]) -> OSError:
         >>> as_os_error(Exception("I/O error: No space left on device (os error 28)"), "state")
         OSError(28, 'No space left on device')
     """
+    # safetensors is written in Rust, which names the error of the system at the end.
     number = re.search(r"\(os error (\d+)\)", str(error))
     if number is None:
         return OSError(f"{os.fspath(path)}: cannot be written: {error}")
@@ -123,6 +125,7 @@ class Fingerprint:
         """
         for part in parts:
             if isinstance(part, np.ndarray | jax.Array):
+                # The same bytes may be another array: of another type, or another shape.
                 array = np.asarray(part)
                 self._update(f"{array.dtype.str}{array.shape}".encode())
                 self._update(np.ascontiguousarray(array).tobytes())
@@ -271,6 +274,7 @@ class SearchStore:
             return None
         notes, arrays = None, {}
         with self._devices.agreeing():
+            # By the first process alone: others may be on machines that do not see the file.
             if self._devices.is_first and self.path.exists():
                 notes, arrays = read_checkpoint(self.path, self._fingerprint)
                 notes = [notes]  # notes that are None are still there
@@ -334,7 +338,8 @@ class Stages:
 
     def resume(self, stage: int, begun: State, before: Before) -> tuple[State, Before]:
         """The state on disk, and what was done before its stage; else those given."""
-        saved, self._saved = self._saved, None
+        saved, self._saved = self._saved, None  # read once, and then no longer in memory
+        # A file of an earlier stage of the same search is over, and only waits to be replaced.
         if saved is None or saved.notes["stage"] != stage:
             return begun, before
         tree = leaves_like(saved.arrays, _array_fields(begun), self._store.path)
@@ -405,6 +410,7 @@ def read_checkpoint(path: str | os.PathLike[str], about: str) -> Saved:
             if metadata.get("format") != FORMAT:
                 raise ValueError(f"{path}: expected {FORMAT!r}, got {metadata.get('format')!r}")
             notes = json.loads(metadata.get("extra", "null"))
+            # Into memory, since the file may be replaced while the search goes on.
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: expected a checkpoint of jaxseq, got {error}") from error
@@ -472,6 +478,7 @@ def leaves_like(arrays: dict[str, np.ndarray], like: Tree, where: Any = "checkpo
 
 def _place_like(array: np.ndarray, leaf: Any) -> jax.Array:
     """On the devices of a mesh where the leaf is on one."""
+    # Every process has the whole array, and gives its devices the parts that they ask for.
     sharding = getattr(leaf, "sharding", None)
     if not isinstance(sharding, NamedSharding):
         return jnp.asarray(array)

@@ -357,11 +357,13 @@ def choose_weight(
         others: the unlabelled sentences.
         options: of the command line.
     """
-    from jaxseq.crf import EntropyWeights, choose_entropy_weight, scoring_of
+    from jaxseq.crf import EntropyWeights, choose_entropy_weight, usual_scoring
     from jaxseq.taggers import Notes, settings_of
 
     began = time.perf_counter()
-    scoring = scoring_of(label for labels in train.labels for label in labels if label is not None)
+    scoring = usual_scoring(
+        label for labels in train.labels for label in labels if label is not None
+    )
     _, scores, choice = checkpoint_files(options.checkpoint or "")
     vocabulary = options.vocabulary or "all"
     job = (settings_of(tagger), scoring, FOLDS, vocabulary, train.sentences, train.labels, others)

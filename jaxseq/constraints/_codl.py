@@ -16,7 +16,6 @@ from jax.sharding import Mesh
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from jaxseq._io import MODULUS
 from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar
 from jaxseq.constraints._constraint import Constraints, Scheme, bind_constraints
 from jaxseq.constraints._decoding import bound_to, search_scored, warn_unmet
@@ -181,6 +180,7 @@ class CoDLNotes:
         unlabelled: list[Any],
         devices: Devices,
     ):
+        self._devices = devices
         self._peers, self._kept = devices.peers, path is not None
         if not self._kept:
             self._notes = Notes(None, ())
@@ -197,8 +197,7 @@ class CoDLNotes:
         """Of the labelled sentences, whose order does not matter: a sum of hashes."""
         own = sum(int.from_bytes(_digest(pair), "big") for pair in zip(X, y, strict=True))
         # In hexadecimal, since JSON numbers of other readers have 53 bits.
-        sums = self._peers.exchange(f"{own % MODULUS:x}")
-        return f"{sum(int(each, 16) for each in sums) % MODULUS:x}"
+        return f"{self._devices.total(own):x}"
 
     def _hash_ordered(self, unlabelled: list[Any]) -> str:
         """Of the unlabelled sentences, in the order in which their labellings are kept."""

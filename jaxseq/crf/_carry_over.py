@@ -31,6 +31,8 @@ def carry_over(old: CRFTagger, extractor: FeatureExtractor, classes: list[str]) 
     s, model = len(classes), old.model_
     dtype = np.asarray(model.transitions).dtype
 
+    # Attributes and labels are matched by name: the numbers of two taggers have nothing in common.
+
     def carry(old_names: list[str], new_names: list[str], old_values: Any, labels: int) -> Any:
         """Rows by their names, the axes after the first by labels."""
         place = {name: index for index, name in enumerate(old_names)}
@@ -39,7 +41,7 @@ def carry_over(old: CRFTagger, extractor: FeatureExtractor, classes: list[str]) 
         if pairs:
             new_rows, old_rows = (np.array(rows) for rows in zip(*pairs))
             block = np.asarray(old_values)[old_rows]
-            for axis in range(1, block.ndim):
+            for axis in range(1, block.ndim):  # the label axes: one of weights, two of pairs
                 block = np.take(block, old_labels, axis)
             values[np.ix_(new_rows, *[new_labels] * labels)] = block
         return values
@@ -54,6 +56,7 @@ def carry_over(old: CRFTagger, extractor: FeatureExtractor, classes: list[str]) 
     names = (old.extractor_.attribute_names(), extractor.attribute_names())
     weights, pairs = carry(*names, model.weights, 1), None
     if extractor.edge_attribute_count:
+        # The older tagger may have had templates without attributes of pairs.
         has_pairs = model.edge_weights is not None
         old_names = old.extractor_.edge_attribute_names() if has_pairs else []
         pairs = carry(old_names, extractor.edge_attribute_names(), model.edge_weights, 2)

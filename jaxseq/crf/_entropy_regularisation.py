@@ -57,7 +57,8 @@ def entropy_regularised_loss(
 
     Args:
         parameters: the point θ.
-        labelled, unlabelled: of `make_shards`.
+        labelled: shards of `make_shards`.
+        unlabelled: shards whose labels are not looked at.
         spread: how the learnt weights make the table.
         l2: λ.
         entropy_weight: γ.
@@ -66,7 +67,7 @@ def entropy_regularised_loss(
             all-reduced along its axis ``"data"``. Where it spans several processes, the shards are
             those of this one, and all call this together.
 
-    Cost: O(n s²) time a sentence.
+    Cost: O(n s²) time per sentence.
 
     Example:
         >>> import numpy as np, jax
@@ -97,6 +98,7 @@ def entropy_regularised_loss(
         terms = _sum_terms(parameters, labelled, unlabelled, spread, entropy_weight, legal)
         return penalty + terms
     mesh, sizes = check_mesh(mesh), (spread.attributes, spread.labels)
+    # Sums are taken on the devices, so that a gradient is of the sum and is all-reduced as well.
     placed = [place_shards(shards, mesh, *sizes) for shards in (labelled, unlabelled)]
     weight = jnp.asarray(entropy_weight, parameters.weights.dtype)
     point, spread, legal = place((parameters, spread, legal), mesh)
@@ -133,6 +135,7 @@ def _sum_terms(
         where = (shard.segments, shard.num_sequences, "auto")
         log_z: Array = flat_log_partition(nodes, edges, *where)
         known = _known_labels(shard, spread.labels)
+        # log Z(x; y): over the labellings that agree with the known labels, all others at −inf.
         score: Array = flat_log_partition(jnp.where(known, nodes, -jnp.inf), edges, *where)
         total += (sequence_weights(shard) * (log_z - score)).sum()
     for shard in unlabelled:
@@ -157,8 +160,15 @@ def entropy_regularised_gradient(
     r"""Value and gradient of `entropy_regularised_loss`, by hand-derived formulas throughout.
 
     Args:
-        parameters, labelled, unlabelled, spread, l2, entropy_weight, legal, mesh: see there.
+        parameters: the point θ.
+        labelled: shards of `make_shards`, here also with attributes of pairs of tokens.
+        unlabelled: shards whose labels are not looked at.
+        spread: how the learnt weights make the table.
+        l2: λ.
+        entropy_weight: γ.
+        legal: transitions that may be used, or None for all.
         entropy_gradient: ``"mann"`` in O(n s²), ``"jiao"`` in O(n² s³), or ``"autodiff"``.
+        mesh: as of `entropy_regularised_loss`.
 
     Returns:
         The value, and the gradient by all parameters.
@@ -196,8 +206,8 @@ def entropy_regularised_gradient(
         part = lattice_gradient(nodes, edges, pairs, shard, entropy_weight, kind)
         by_table = weight_gradient(by_table, part.nodes, shard, spread.attributes, True)
         parts.append(part._replace(nodes=None))
-    loss, *others = sum_parts(parts, parameters.edge_weights)
-    gradient = Parameters(spread.from_table(by_table), *others)
+    loss, *by_others = sum_parts(parts, parameters.edge_weights)
+    gradient = Parameters(spread.from_table(by_table), *by_others)
     return finish([(loss, gradient)], parameters, spread, l2)
 
 

@@ -30,6 +30,7 @@ def make_spread(problem: Problem, weights: WeightSet, devices: Devices | None = 
     s, ids = len(problem.classes), problem.features.ids
     learnt = None if problem.transitions else np.zeros((s, s), bool)
     if weights in ("observed", "mixed"):
+        # A place that any process has observed is learnt in all of them.
         gold, allowed = problem.labels.gold, problem.labels.allowed
         places = observed_places(ids, gold, allowed, problem.attributes, s)
         if weights == "mixed":
@@ -41,6 +42,7 @@ def make_spread(problem: Problem, weights: WeightSet, devices: Devices | None = 
     if weights == "dense" and padded_labels(s) > DENSE_WASTE * s:
         places = np.add.outer(np.arange(problem.attributes) * padded_labels(s), np.arange(s))
         return spread_from_places(problem.attributes, s, places.ravel(), learnt)
+    # Otherwise the parameters are the table itself, or (tied) one column of it for each type.
     groups, num_groups = None, 0
     if weights == "tied":
         types = [label.split("-", 1)[-1] for label in problem.classes]
@@ -85,7 +87,7 @@ def observed_places(
     seen = np.zeros((attributes + 1) * width, bool)
     rows = np.where(ids < 0, attributes, ids).astype(np.int64) * width
     known = gold >= 0
-    for column in rows.T:
+    for column in rows.T:  # column by column: [tokens, k] at once would need k times the memory
         seen[column[known] + gold[known]] = True
     if allowed is not None:
         partial = ~known & ~allowed.all(1)  # all labels say nothing about any of them
@@ -115,6 +117,7 @@ def frequent_places(counts: np.ndarray, labels: int, dense_from: int | None = No
 def _observed_transitions(problem: Problem) -> np.ndarray:
     """Transitions between labels that neighbours in the data have, or may have."""
     s, labels, lengths = len(problem.classes), problem.labels, problem.features.lengths
+    # Each token but a first one is linked to the one before it; sentences may be empty.
     starts = (np.cumsum(lengths) - lengths)[lengths > 0]
     linked = np.ones(len(labels.gold), bool)
     linked[starts] = False

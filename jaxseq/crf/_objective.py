@@ -22,7 +22,7 @@ import hashlib
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -127,6 +127,7 @@ def _mesh_lattices(nodes, edges, pair_weights, shards, weight, mesh: Mesh, deriv
         return part.nodes[None], lax.psum(part._replace(nodes=None), DATA)
 
     specs = (BY_DATA, EVERYWHERE, EVERYWHERE, BY_DATA, EVERYWHERE)
+    # Gradients by scores stay where they are: they go into the device's own scatter.
     run = on_devices(on_device, mesh, specs, (BY_DATA, EVERYWHERE))
     return run(nodes, edges, pair_weights, shards, weight)
 
@@ -194,6 +195,7 @@ def finish(parts: list[tuple[Array, Parameters]], parameters: Parameters, spread
     gradient = jax.tree.map(lambda *arrays: sum(arrays), *(part[1] for part in parts))
     squares = sum(vdot(leaf, leaf) for leaf in jax.tree.leaves(parameters))
     gradient = jax.tree.map(lambda g, p: g + l2 * p, gradient, parameters)
+    # After the penalty: a transition that is not learnt must not move at all.
     transitions = spread.keep_learnt(gradient.transitions)
     return loss + l2 / 2 * squares, gradient._replace(transitions=transitions)
 
@@ -262,7 +264,8 @@ class Objective:
         table = self._table(parameters)
         ends = _end_scores(parameters, self.legal)
         how = (self.entropy_weight, self.entropy_gradient)
-        parts = self._executor.run(parameters, table, ends, self.spread, how, self.seconds)
+        point = _Point(self.spread, table, *ends, parameters.edge_weights, *how)
+        parts = self._executor.run(point, self.seconds)
         result = jax.block_until_ready(finish(parts, parameters, self.spread, self.l2))
         self.seconds["evaluations"] += time.perf_counter() - began
         return result
@@ -274,6 +277,7 @@ class Objective:
             return weights
         if spread.places is None:  # made anew, as every entry changes
             return _tied_table(weights, spread)
+        # The places are the same in every call, so that the zeros between them are right already.
         old = self._old_table
         if old is None or old.dtype != weights.dtype:
             old = self._executor.place(np.zeros(spread.shape, weights.dtype))
@@ -281,8 +285,22 @@ class Objective:
         return table
 
 
-How = tuple[Any, EntropyGradient]
-"""Weight of the entropy (None leaves it out), and the derivation of its gradient."""
+class _Point(NamedTuple):
+    """The scores of the model at some parameters, and what is asked of them there."""
+
+    spread: Spread
+    table: Array
+    edges: Array
+    start: Array
+    stop: Array
+    edge_weights: Array | None
+    entropy_weight: Any
+    derivation: EntropyGradient
+
+    def gradient(self, weights: Array, parts: list[ScoreGradient]) -> tuple[Array, Parameters]:
+        """Loss and gradient of some shards, of which that by the learnt weights is there."""
+        loss, *by_others = sum_parts(parts, self.edge_weights)
+        return loss, Parameters(weights, *by_others)
 
 
 class _Cores:
@@ -303,6 +321,7 @@ class _Cores:
 
     def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard]) -> None:
         together = min(len(shards) + len(unlabelled), usable_cores())
+        # At least one core for each shard: `cores` is for callers that have more shards than cores.
         cores = max(len(shards), len(unlabelled), together)
         cores = max(1, min(cores, self._most or cores))
         self._work = [[] for _ in range(cores)]
@@ -311,48 +330,41 @@ class _Cores:
         # The other way round, so that no core has both where there are cores for each.
         for index, shard in enumerate(unlabelled):
             self._work[cores - 1 - index % cores].append((shard, False))
+        # A buffer for each core, kept from call to call and from batch to batch.
         self._gradients += [None] * (cores - len(self._gradients))
 
-    def run(
-        self,
-        parameters: Parameters,
-        table: Array,
-        ends: tuple[Array, Array, Array],
-        spread: Spread,
-        how: How,
-        seconds: dict[str, float],
-    ) -> list[tuple[Array, Parameters]]:
+    def run(self, at: _Point, seconds: dict[str, float]) -> list[tuple[Array, Parameters]]:
         """Loss and gradient of each core."""
-        edges, start, stop = ends
-        entropy_weight, derivation = how
+        # Cores that are left without work are not started.
         work = [
-            [item for item in items if item[1] or entropy_weight is not None]
+            [item for item in items if item[1] or at.entropy_weight is not None]
             for items in self._work
         ]
 
         def on_core(core: int) -> tuple[Array, Parameters]:
-            clock = _Clock(seconds if core == 0 else {})
+            clock, spread = _Clock(seconds if core == 0 else {}), at.spread
             # Taken out of the list while it is written over: a table that was given away to a
             # program that fails must not be used again.
             by_table, self._gradients[core] = self._gradients[core], None
-            if by_table is None or by_table.dtype != table.dtype:
-                by_table = jnp.zeros(spread.shape, table.dtype)
+            if by_table is None or by_table.dtype != at.table.dtype:
+                by_table = jnp.zeros(spread.shape, at.table.dtype)
             parts = []
             for number, (shard, labelled) in enumerate(work[core]):
-                nodes = node_scores(table, start, stop, shard, spread.labels)
+                nodes = node_scores(at.table, at.start, at.stop, shard, spread.labels)
                 clock.note("gather", nodes)
-                kind, pairs = None if labelled else derivation, parameters.edge_weights
-                part = lattice_gradient(nodes, edges, pairs, shard, entropy_weight, kind)
+                kind = None if labelled else at.derivation
+                part = lattice_gradient(
+                    nodes, at.edges, at.edge_weights, shard, at.entropy_weight, kind
+                )
                 clock.note("lattice", part)
-                add = number > 0
+                add = number > 0  # the first one writes over what the last call has left
                 by_table = weight_gradient(by_table, part.nodes, shard, spread.attributes, add)
                 clock.note("scatter", by_table)
                 parts.append(part._replace(nodes=None))
             self._gradients[core] = by_table
             weights = _from_table(by_table, spread) if spread.sparse else by_table
-            loss, *by_others = sum_parts(parts, parameters.edge_weights)
             clock.note("scatter", weights)
-            return loss, Parameters(weights, *by_others)
+            return at.gradient(weights, parts)
 
         return map_on_cores(on_core, [core for core, items in enumerate(work) if items])
 
@@ -365,6 +377,7 @@ class _MeshDevices:
     def __init__(self, spread: Spread, mesh: Mesh):
         self._mesh = mesh = check_mesh(mesh)
         if spans_processes(mesh):
+            # Else sums over processes would add weights of different attributes, without a word.
             all_peers().check_same("vocabulary", _summary(spread))
         self._sizes = (spread.attributes, spread.labels)
         self._work: list[tuple[Shard, bool]] = []
@@ -380,39 +393,29 @@ class _MeshDevices:
 
     def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard]) -> None:
         assert not unlabelled, "mini-batches on a mesh are labelled"
+        # From the host each part goes to its own device at once, not by way of the first.
         on_host = [jax.tree.map(np.asarray, shard) for shard in shards]
         self._work = [(place_rows(on_host, self._mesh), True)]
 
-    def run(
-        self,
-        parameters: Parameters,
-        table: Array,
-        ends: tuple[Array, Array, Array],
-        spread: Spread,
-        how: How,
-        seconds: dict[str, float],
-    ) -> list[tuple[Array, Parameters]]:
+    def run(self, at: _Point, seconds: dict[str, float]) -> list[tuple[Array, Parameters]]:
         """Loss and gradient of all devices, summed."""
-        mesh, parts = self._mesh, []
-        edges, start, stop = ends
-        entropy_weight, derivation = how
+        mesh, spread, parts = self._mesh, at.spread, []
         tables, self._gradients = self._gradients, None  # as of a core
-        if tables is None or tables.dtype != table.dtype:
-            tables = _empty_tables(spread, table.dtype, mesh)
+        if tables is None or tables.dtype != at.table.dtype:
+            tables = _empty_tables(spread, at.table.dtype, mesh)
         for number, (shards, labelled) in enumerate(self._work):
-            if not labelled and entropy_weight is None:
+            if not labelled and at.entropy_weight is None:
                 continue
-            nodes = mesh_scores(table, start, stop, shards, mesh, spread.labels)
-            weight = jnp.asarray(0.0 if labelled else entropy_weight, nodes.dtype)
-            pair_weights = None if shards.edge_ids is None else parameters.edge_weights
-            kind = None if labelled else derivation
-            by_token, part = _mesh_lattices(nodes, edges, pair_weights, shards, weight, mesh, kind)
+            nodes = mesh_scores(at.table, at.start, at.stop, shards, mesh, spread.labels)
+            weight = jnp.asarray(0.0 if labelled else at.entropy_weight, nodes.dtype)
+            pair_weights = None if shards.edge_ids is None else at.edge_weights
+            kind = None if labelled else at.derivation
+            scores = (nodes, at.edges, pair_weights)
+            by_token, part = _mesh_lattices(*scores, shards, weight, mesh, kind)
             tables = _mesh_scatter(tables, by_token, shards, spread.attributes, mesh, number > 0)
             parts.append(part)
         self._gradients = tables
-        weights = _mesh_sum(tables, spread, mesh)
-        loss, *by_others = sum_parts(parts, parameters.edge_weights)
-        return [(loss, Parameters(weights, *by_others))]
+        return [at.gradient(_mesh_sum(tables, spread, mesh), parts)]
 
 
 def _empty_tables(spread: Spread, dtype: Any, mesh: Mesh) -> Array:
@@ -444,6 +447,7 @@ class _Clock:
         self._seconds, self._last = seconds, time.perf_counter()
 
     def note(self, name: str, result) -> None:
+        # JAX hands out results before they are there: the time would go to whoever waits first.
         jax.block_until_ready(result)
         now = time.perf_counter()
         self._seconds[name] = self._seconds.get(name, 0.0) + now - self._last

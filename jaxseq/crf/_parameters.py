@@ -78,6 +78,7 @@ class Spread(eqx.Module):
         if self.places is not None:
             flat = jnp.zeros(self.shape, weights.dtype) if old is None else old
             flat = flat.reshape(-1)
+            # Places are sorted and differ: without these promises XLA sorts and sums for safety.
             placed = flat.at[self.places].set(
                 weights, unique_indices=True, indices_are_sorted=True, mode="promise_in_bounds"
             )
@@ -95,6 +96,7 @@ class Spread(eqx.Module):
         if self.places is not None:
             return gradient.reshape(-1).at[self.places].get(mode="promise_in_bounds")
         if self.groups is not None:
+            # A product with the indicator of each group sums its columns.
             member = self.groups[:, None] == jnp.arange(self.num_groups)
             return matmul(gradient[:, : self.labels], member.astype(gradient.dtype))
         return gradient
@@ -105,6 +107,7 @@ class Spread(eqx.Module):
 
     def model(self, parameters: Parameters, legal: Legal | None = None) -> CRF:
         """The model of a point, with the forbidden at −inf."""
+        # Without the row of zeros and the padding, which `CRF` adds by itself.
         weights = self.to_table(parameters.weights)[:-1, : self.labels]
         transitions, start, stop = mask_forbidden(parameters, legal)
         return CRF(weights, transitions, start, stop, parameters.edge_weights)
@@ -115,6 +118,7 @@ class Spread(eqx.Module):
         if self.places is not None:
             weights = table.reshape(-1)[self.places]
         elif self.groups is not None:
+            # Tied weights are equal: the first label of each group stands for all.
             first = jnp.array([int((self.groups == g).argmax()) for g in range(self.num_groups)])
             weights = table[:, first]
         else:
@@ -123,6 +127,7 @@ class Spread(eqx.Module):
             jnp.where(jnp.isneginf(array), 0, array)
             for array in (model.transitions, model.start, model.stop)
         )
+        # Others would never change, and yet be in the model: as if they were 0.
         transitions = self.keep_learnt(transitions)
         return Parameters(weights, transitions, start, stop, model.edge_weights)
 

@@ -59,7 +59,7 @@ def encode_problem(
     Args:
         extractor: that the features are of.
         features: of the labelled sentences; with several processes, of this one's.
-        unlabelled: of the others.
+        unlabelled: features of the unlabelled ones, or None.
         y: labels of the first.
         scheme: of `CRFTagger`: which label sequences are legal.
         transitions: whether transitions are learnt.
@@ -71,10 +71,10 @@ def encode_problem(
     if not devices.total(len(lengths)):
         raise ValueError("X: expected at least one sentence, got none")
     flat = check_labels(y, lengths)
-    classes = find_classes(flat, lengths, devices)
+    classes = find_classes(flat, lengths, devices)  # of all processes: labels must have one number
     labels = encode_labels(flat, classes, lengths)
     legal = legal_by_scheme(classes, scheme)
-    check_paths_legal(labels, lengths, legal, classes)
+    check_paths_legal(labels, lengths, legal, classes)  # else the loss would be infinite
     return Problem(
         features=features,
         labels=labels,
@@ -95,7 +95,7 @@ def read_both(
     vocabulary: Vocabulary,
     devices: Devices | None = None,
 ) -> tuple[TokenFeatures, TokenFeatures | None]:
-    """Features of the labelled sentences, and those of the others.
+    """Features of the labelled sentences, and those of the unlabelled ones.
 
     The last is None where there is no unlabelled token at all. With several processes the sentences
     are those of this one, and the vocabulary that of all.
@@ -103,27 +103,30 @@ def read_both(
     Args:
         extractor: which is given its vocabulary here.
         X: labelled sentences.
-        unlabelled: others, or None.
+        unlabelled: further sentences, or None.
         vocabulary: the sentences that attributes are taken from.
         devices: the processes, if there are several.
     """
     check_vocabulary(vocabulary)
     devices = devices or Devices.alone()
     labelled = list(X)
-    others = [] if unlabelled is None else check_unlabelled(unlabelled)
-    count, features = len(labelled), None
-    if vocabulary == "labelled" or not devices.total(len(others)):
+    more = [] if unlabelled is None else check_unlabelled(unlabelled)
+    count = len(labelled)
+    # Of all processes, since each of them has to call the same methods of its extractor.
+    any_more = devices.total(len(more)) > 0
+    if vocabulary == "labelled" or not any_more:
         features = extractor.fit_transform(labelled, share_corpus(devices, count))
-        if devices.total(len(others)):
-            other_features = _blaming_unlabelled(extractor.transform, others, 0)
-        else:
+        if not any_more:
             return features, None
+        other_features = _blaming_unlabelled(extractor.transform, more, 0)
     else:
-        shared = share_corpus(devices, count, len(others))
+        # Together, so that attributes are counted, and numbered, over both kinds of sentences.
+        shared = share_corpus(devices, count, len(more))
         both = _blaming_unlabelled(
-            lambda sentences: extractor.fit_transform(sentences, shared), labelled + others, count
+            lambda sentences: extractor.fit_transform(sentences, shared), labelled + more, count
         )
         features, other_features = both.take(slice(count)), both.take(slice(count, None))
+    # Sentences without a token have no entropy: None spares a stage that would change nothing.
     tokens = devices.total(int(other_features.lengths.sum()))
     return features, other_features if tokens else None
 
@@ -156,7 +159,7 @@ def _blaming_unlabelled(
     except ValueError as error:
         place = re.match(r"sentence (\d+)", str(error))
         if place is None or int(place[1]) < labelled:
-            raise
+            raise  # it is about X, which the user can find by the number
         complaint = str(error)[place.end() :]
         number = int(place[1]) - labelled
         raise ValueError(f"unlabelled: sentence {number}{complaint}") from None

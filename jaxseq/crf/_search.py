@@ -109,17 +109,20 @@ def run_stages(
     point, before, seconds = start, Before(), {}
     state, outcome = None, Outcome.MAX_ITERATIONS
     total = sum(stage.iterations for stage in stages)
-    progress = progress if devices.is_first else False
+    progress = progress if devices.is_first else False  # one bar, not one per process
     with progress_bar(title, total, progress) as tick, interrupts_deferred() as pressed:
         for number in range(kept.first, len(stages)):
             stage = stages[number]
+            # Begun in any case: it compiles what is needed, and the state on disk is put in the
+            # place of one of its structure.
             state, before = kept.resume(number, stage.begin(point), before)
-            asked_to_stop = False
+            asked_to_stop = False  # by Ctrl-C in any process, or by `stop_at`
 
             def watch(state: Any, number=number, stage=stage, before=before) -> bool:
                 nonlocal asked_to_stop
                 done = before.iterations + state.iteration
                 tick(done, state.values[-1])
+                # Kept before anybody is asked: a process that dies then loses no iteration.
                 if done % keep_every == 0 and stage.can_go_on(state, Outcome.INTERRUPTED):
                     kept.keep(number, state, before)
                 if done == stop_at:
@@ -135,11 +138,12 @@ def run_stages(
                     # sums that will not come, and must be told by the end of this one.
                     raise KeyboardInterrupt
             else:
-                outcome = Outcome.INTERRUPTED
+                outcome = Outcome.INTERRUPTED  # an earlier call has come as far
             seconds = {k: seconds.get(k, 0.0) + v for k, v in stage.seconds.items()}
             goes_on = number + 1 < len(stages) or stage.can_go_on(state, outcome)
             intact = state if stage.is_exact(state) else None
             kept.finish(number, intact, before, over=not goes_on)
+            # The next stage begins where this one ended, with counts that go on.
             evaluations = before.evaluations + stage.evaluations(state)
             point = state.parameters
             before = Before(before.iterations + state.iteration, evaluations)
@@ -186,6 +190,7 @@ class LBFGSStage:
         state = _lbfgs.begin_search(self._objective, point, self._settings)
         self._check(state.value)
         self.seconds = {"first evaluation, compiling": time.perf_counter() - began}
+        # Compiling would hide how the time is shared out between the programs.
         self._objective.seconds = dict.fromkeys(self._objective.seconds, 0.0)
         return state
 
@@ -285,6 +290,7 @@ def search(
         devices,
     )
     by_lbfgs = plan.algorithm == "lbfgs"
+    # The fingerprint is of the parameters as they are without a mesh; on it they go only now.
     if by_lbfgs:
         objective = _whole_objective(problem, plan, spread, term, devices)
         stages: list[Stage] = _lbfgs_stages(objective, problem, plan, term, warm)
@@ -356,24 +362,25 @@ class _Batches:
 
     def __init__(self, labelled: ShardMaker, unlabelled: ShardMaker | None):
         self._labelled, self._unlabelled = labelled, unlabelled
-        others = 0 if unlabelled is None else unlabelled.num_shards
-        self.number = max(labelled.num_shards, others)
+        more = 0 if unlabelled is None else unlabelled.num_shards
+        self.number = max(labelled.num_shards, more)
 
     def _part(self, maker: ShardMaker, batch: int) -> Shard:
         index = batch % maker.num_shards
         times = len(range(index, self.number, maker.num_shards))
         shard = maker(index)
-        if times == 1:
+        if times == 1:  # the usual case, without another array
             return shard
         return eqx.tree_at(lambda shard: shard.weights, shard, shard.weights / times)
 
     def __call__(self, batch: int) -> tuple[list[Shard], list[Shard]]:
-        others = [] if self._unlabelled is None else [self._part(self._unlabelled, batch)]
-        return [self._part(self._labelled, batch)], others
+        unlabelled = [] if self._unlabelled is None else [self._part(self._unlabelled, batch)]
+        return [self._part(self._labelled, batch)], unlabelled
 
 
 def batches_per_epoch(lengths: np.ndarray, batch_size: int) -> int:
     """Into how many shards to cut, for about so many sentences in each."""
+    # By rows, which are of one length, rather than by sentences: batches must have one shape.
     rows = lay_out(lengths, 1).rows
     rows_per_batch = max(1, round(rows * batch_size / max(1, len(lengths))))
     return -(-rows // rows_per_batch)
@@ -395,7 +402,7 @@ def _descent_stages(
 
     def stage(batches: _Batches) -> DescentStage:
         def loss(parameters: Parameters, batch: int, step: int) -> tuple[Any, Any]:
-            objective.take(*batches(batch))
+            objective.take(*batches(batch))  # only this batch is on the device
             objective.entropy_weight = term.at(step)
             return objective(parameters)
 
@@ -438,7 +445,7 @@ def search_fingerprint(
     be taken further by more iterations; with several, that would be another search from the first
     of them on.
     """
-    settings = plan.settings._replace(max_iterations=0)
+    settings = plan.settings._replace(max_iterations=0)  # see above: it may be taken further
     digest = Fingerprint("crf", problem.classes, problem.attributes, problem.transitions)
     digest.add(plan.weights, plan.algorithm, settings, plan.l2)
     by_batches = plan.algorithm != "lbfgs"
@@ -455,6 +462,7 @@ def search_fingerprint(
         corpora, known, weights = [*corpora, problem.unlabelled], [*known, None], [*weights, None]
         digest.add(term.gradient, warm)
         if by_batches:
+            # A schedule is known by its values alone: no text says what a function does.
             sizes = (batches_per_epoch(each.lengths, plan.batch_size) for each in corpora)
             steps = plan.epochs * max(sizes) if callable(term.weight) else 1
             digest.add([term.at(step) for step in range(steps)])

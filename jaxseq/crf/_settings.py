@@ -63,6 +63,7 @@ class Plan:
         rate = tagger.learning_rate
         if rate is None:
             rate = LEARNING_RATES.get(tagger.algorithm, 0.0)
+        # Each parameter once, with the message that names it; what follows takes them as they are.
         reals = {name: getattr(tagger, name) for name in ("l1", "l2", "tolerance")}
         for name, value in {**reals, "learning_rate": rate}.items():
             check_number(name, value, 0, numbers.Real)
@@ -75,6 +76,7 @@ class Plan:
         for name, among in CHOICES.items():
             if (value := getattr(tagger, name)) not in among:
                 raise ValueError(f"{name}: expected one of {list(among)}, got {value!r}")
+        # JAX would train in float32 without a word.
         if jax.dtypes.canonicalize_dtype(tagger.dtype) != tagger.dtype:
             raise ValueError(
                 "dtype: expected JAX to have 64-bit numbers switched on (jax_enable_x64) for "
@@ -144,6 +146,7 @@ class EntropyTerm:
         """γ after so many steps."""
         if not callable(self.weight):
             return self.weight
+        # A schedule of optax gives an array of JAX; booleans and strings are mistakes.
         weight = np.asarray(self.weight(step))
         is_number = weight.shape == () and weight.dtype.kind in "iuf"
         if not is_number or not 0 <= float(weight) < np.inf:
@@ -158,6 +161,7 @@ class EntropyTerm:
         pieces: list[tuple[float, int]] = []
         for start in range(0, iterations, ANNEAL_EVERY):
             weight, count = self.at(start), min(ANNEAL_EVERY, iterations - start)
+            # A constant must be one stage: each begins with an empty memory of curvature.
             if pieces and pieces[-1][0] == weight:
                 pieces[-1] = (weight, pieces[-1][1] + count)
             else:

@@ -23,7 +23,7 @@ from jaxseq.taggers import UNKNOWN, EncodedLabels
 
 
 class Shard(eqx.Module):
-    """Some rows of a corpus: r rows of w slots, k attributes a slot.
+    """Some rows of a corpus: r rows of w slots, k attributes per slot.
 
     ids [r·w, k] point at rows of the weight table; values [r·w, k] or None; edge_ids [r·w, m] or
     None; segments [r, w] number the sentences, −1 is padding; gold [r, w] labels, −1 where not
@@ -84,7 +84,7 @@ def lay_out_by_length(lengths: np.ndarray, shards: int) -> Layout:
     """
     lengths = np.asarray(lengths, np.int64)
     row = np.argsort(np.argsort(lengths, kind="stable"))  # the rank of each sentence
-    width = max(1, int(lengths.max(initial=0)))
+    width = max(1, int(lengths.max(initial=0)))  # an array of width 0 would have no program
     return _deal(lengths, row, np.zeros_like(row), width, shards)
 
 
@@ -185,6 +185,7 @@ class ShardMaker:
             return array
 
         ids, values, pairs = features.ids[tokens], features.values, features.edge_ids
+        # Sentences are numbered anew within the shard, so that all shards have the same numbers.
         _, local = np.unique(self._sentence[tokens], return_inverse=True)
         gold, allowed = np.full(slots, UNKNOWN, np.int32), None
         if self._labels is not None:
@@ -250,6 +251,7 @@ def place_shards(shards: Sequence[Shard], mesh: Mesh, attributes: int, labels: i
         labels: how many there are.
     """
     rows = own_rows(mesh)
+    # By turns, as the last shards may be the emptier ones.
     dealt = [list(shards[place :: len(rows)]) for place in range(len(rows))]
     shape = _Shape.holding([NOTHING, *map(_Shape.from_shard, shards)])
     most = max(map(len, dealt), default=1) or 1

@@ -56,7 +56,8 @@ class CRFTagger(SequenceTagger):
     Args:
         templates: how sentences become attributes: a `jaxseq.text.Templates`, a list of template
             strings, or None when sentences come with their attributes (see `fit`).
-        l1, l2: strength of the penalties.
+        l1: strength of the penalty on absolute values.
+        l2: strength of the penalty on squares.
         max_iterations: of L-BFGS, at most.
         seed: of the order of mini-batches. L-BFGS draws no random numbers.
         weights: which pairs of attribute and label have a weight: ``"observed"``, those that occur
@@ -69,9 +70,11 @@ class CRFTagger(SequenceTagger):
             training and in prediction. None forbids nothing.
         algorithm: ``"lbfgs"``; or ``"adamw"`` and ``"sgd"`` by mini-batches, of which only one at
             a time is on the device.
-        epochs, batch_size, learning_rate: of the mini-batch algorithms; about so many sentences in
-            a batch; None takes a rate that suits the algorithm. Rates are for the loss of an
-            average labelled sentence: with many times as many unlabelled ones, SGD may need less.
+        epochs: passes of the mini-batch algorithms over the data.
+        batch_size: about so many sentences in a mini-batch.
+        learning_rate: of the mini-batch algorithms; None takes one that suits the algorithm. Rates
+            are for the loss of an average labelled sentence: with many times as many unlabelled
+            ones, SGD may need less.
         tolerance: stop when ten iterations improve the objective by less than this part of it.
         memory_size: steps that L-BFGS remembers.
         cores: threads to train with; None takes all. The sum over sentences is in another order
@@ -84,11 +87,15 @@ class CRFTagger(SequenceTagger):
         dtype: ``"float32"``, or ``"float64"`` where JAX has 64-bit numbers switched on.
 
     Attributes:
-        classes_: the labels, sorted. model_: the `jaxseq.CRF`. extractor_: the features.
+        classes_: the labels, sorted.
+        model_: the `jaxseq.CRF`.
+        extractor_: the features.
         loss_: the objective reached (by mini-batches: the loss summed over the last epoch, without
-        penalties). n_iter_, n_evaluations_: iterations, and passes over the data, those of the
-        supervised start included.
-        outcome_: why the search ended, in words. seconds_: where the time of `fit` went.
+            penalties).
+        n_iter_: iterations, those of the supervised start included.
+        n_evaluations_: passes over the data, likewise.
+        outcome_: why the search ended, a `jaxseq.Outcome`.
+        seconds_: where the time of `fit` went.
 
     Example:
         >>> import jaxseq
@@ -237,13 +244,14 @@ class CRFTagger(SequenceTagger):
                     sentence_numbers=sentence_numbers,
                     checkpoint=self.checkpoint,
                 )
-            others = None if unlabelled is None else check_unlabelled(unlabelled)
+            if unlabelled is not None:
+                unlabelled = check_unlabelled(unlabelled)
             extractor = self._new_extractor()
             reading = time.perf_counter()
             features, other_features = read_both(
                 extractor,
                 check_sentences(X),
-                None if term.absent else others,
+                None if term.absent else unlabelled,  # γ = 0 is to train without them, to the bit
                 vocabulary,
                 devices,
             )

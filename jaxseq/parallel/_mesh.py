@@ -87,6 +87,7 @@ def place_rows(parts: Sequence[Tree], mesh: Mesh) -> Tree:
 
     Its arrays have one more axis, the first, along ``"data"``.
     """
+    # Each process hands over its own pieces; nothing is sent between them.
     devices, sharding = own_mesh(mesh).devices, NamedSharding(mesh, BY_DATA)
 
     def place(*leaves: Any) -> jax.Array:
@@ -127,6 +128,7 @@ def off_mesh(tree: Tree) -> Tree:
             return leaf
         if not isinstance(leaf.sharding, NamedSharding):
             return leaf
+        # A copy that is on a device of this process will do, where all are alike.
         if leaf.is_fully_addressable or leaf.is_fully_replicated:
             return jax.numpy.asarray(np.asarray(leaf))
         return jax.numpy.asarray(process_allgather(leaf, tiled=True))
@@ -152,5 +154,6 @@ def from_first(tree: Tree) -> Tree:
 
 def own_parts(array: jax.Array) -> list[np.ndarray]:
     """The pieces along ``"data"`` of an array [rows, …] that belong to this process, in order."""
+    # By their rows, since JAX promises no order of the shards.
     pieces = {shard.index[0].start or 0: shard.data for shard in array.addressable_shards}
     return [np.asarray(pieces[row])[0] for row in sorted(pieces)]

@@ -114,6 +114,7 @@ def train_from_shards(
         extractor = corpus.extractor()
         by_template = isinstance(extractor, TemplateExtractor)
         templates = extractor.templates if by_template else None
+        # The shards were featurised with these, whatever the tagger was told.
         tagger.set_params(templates=templates, cutoff=corpus.index.features["cutoff"])
         legal = legal_by_scheme(corpus.classes, tagger.scheme)
         transitions = tagger._learns_transitions()
@@ -175,6 +176,7 @@ class StreamedStage(DescentStage):
     ) -> tuple[StochasticState, Outcome]:
         """The descent; values are the loss of the epoch so far, over its steps."""
         self._begun_at = state.iteration
+        # A state on disk has the loss of the epoch so far, which the steps to come add to.
         loss = state.values[-1] if state.values else 0.0
 
         def with_loss(state: StochasticState) -> bool:
@@ -191,6 +193,7 @@ class StreamedStage(DescentStage):
             parts = [self._corpus.batch_at(step)]
         else:
             if step == self._begun_at or self._corpus.begins_shard(step):
+                # Not at every step: to agree takes as long as a small step.
                 with self._devices.agreeing():  # a shard that cannot be read is an error of all
                     self._corpus.open(step)
             parts = [self._corpus.batch_at(step, place) for place in self._corpus.own]
@@ -254,12 +257,14 @@ def spread_over_shards(
         )  # fmt: skip
         return make_spread(problem, rule)
 
+    # Rules that do not depend on the data need none of them.
     nothing = TokenFeatures(np.zeros((0, 1), np.int32), None, np.zeros(0, np.int64), None)
     spread = learnt_from(nothing, EncodedLabels(np.zeros(0, np.int32), None))
     places, counts = np.zeros(0, np.int64), np.zeros(index.attributes, np.int64)
     learnt = np.zeros((s, s), bool)
     for number in _shards_to_look_at(corpus, devices):
         features, labels = corpus.part(number)
+        # In any case: labels that the scheme forbids would make the loss infinite, hours later.
         check_paths_legal(labels, features.lengths, legal, corpus.classes)
         if by_pairs:
             part = learnt_from(features, labels)
@@ -279,6 +284,7 @@ def spread_over_shards(
 
 def _shards_to_look_at(corpus: StreamedCorpus, devices: Devices) -> list[int]:
     """The shards that it is this process's turn to look at."""
+    # Shards that several processes can read are shared out by turns among those.
     readers = devices.peers.exchange(corpus.own_shards)
     turns = {}
     for number in corpus.own_shards:

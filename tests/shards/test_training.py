@@ -96,7 +96,8 @@ def in_memory_parts(tokens: int):
         size += length
         if size >= tokens or number == len(features.lengths):
             here = slice(start, start + size)
-            part = features.take(slice(first, number))
+            lengths = features.lengths[first:number]
+            part = TokenFeatures(features.ids[here], None, lengths, None)
             parts.append((part, EncodedLabels(gold[here], None)))
             first, start, size = number, start + size, 0
     return parts, problem
