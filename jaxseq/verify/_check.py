@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -23,67 +20,16 @@ from jaxseq.verify._cases import (
     EDGE_KINDS,
     Case,
     EdgeKind,
-    Error,
     check_dtypes,
     draw_cases,
-    entry_names,
     flatten,
     wide,
-    worst_error,
 )
+from jaxseq.verify._differences import extrapolate, steps
 from jaxseq.verify._oracle import Matrix
-from jaxseq.verify._quantities import MOST_PATHS, QUANTITIES, Enumerated, Library, Quantity, Scores
-
-# -------------------------------------------------------------------------------------------------
-# Central differences, extrapolated: derivatives from values alone.
-#
-# .. math:: D(h) = \frac{f(x + h) - f(x - h)}{2h} = f'(x) + a_2 h^2 + a_4 h^4 + \dots
-#
-# Neville's tableau removes one power after the other from D(h), D(h/2), D(h/4), …, and the entry
-# that changed least against its neighbours is the answer (Ridders 1982; Press et al., Numerical
-# Recipes, `dfridr`). Large steps may then be used, which is what keeps rounding small: about 1e-11
-# in float64 and 1e-4 in float32 for functions of size 1.
-
-
-LEVELS = 7
-
-
-def steps(x: Matrix, first: float | None = None) -> Matrix:
-    """Step sizes ``[LEVELS, *x.shape]``, halved from level to level.
-
-    `first` is the largest step; by default a tenth of max(1, |x|).
-    """
-    x = np.where(np.isfinite(x), x, 0)
-    largest = 0.1 * np.maximum(1, np.abs(x)) if first is None else np.full(x.shape, first)
-    return largest * 0.5 ** np.arange(LEVELS).reshape(-1, *[1] * x.ndim)
-
-
-def extrapolate(above: Matrix, below: Matrix, step: Matrix) -> Matrix:
-    """The derivative from f(x + step) and f(x − step).
-
-    Args:
-        above, below: values ``[LEVELS, ...]``.
-        step: what was added and subtracted, broadcasts against the values; halved at each level.
-
-    Returns:
-        derivatives ``[...]``; 0 where both values are the same infinity at every level, for a
-        value that is −inf throughout moves nowhere.
-    """
-    with np.errstate(invalid="ignore"):
-        change = np.where(above == below, 0, above - below)
-    column = list(change / (2 * step))
-    best, least = column[0], np.full(column[0].shape, np.inf)
-    power = 1.0
-    while len(column) > 1:
-        power *= 4.0
-        refined = [(power * fine - coarse) / (power - 1) for coarse, fine in pairwise(column)]
-        for new, (coarse, fine) in zip(refined, pairwise(column)):
-            error = np.maximum(np.abs(new - coarse), np.abs(new - fine))
-            better = error < least
-            best, least = np.where(better, new, best), np.where(better, error, least)
-        column = refined
-    return best
-
+from jaxseq.verify._plain import MOST_PATHS
+from jaxseq.verify._quantities import QUANTITIES, Enumerated, Library, Quantity, Scores
+from jaxseq.verify._report import Error, Report, Row, entry_names, worst_error
 
 # -------------------------------------------------------------------------------------------------
 # Every number that a check compares, computed for a whole stack of cases by few programs.
@@ -188,17 +134,16 @@ def run_library(
     method: str,
     forward: bool,
 ) -> LibraryResults:
-    """The quantities by the library, in the dtype and by the method given."""
-    closed = [quantity for quantity in quantities if quantity.hand is not None]
+    """The quantities by the library, in this dtype and by this method."""
+    closed = {quantity: quantity.hand for quantity in quantities if quantity.hand is not None}
     functions = _value_functions(quantities, library, method)
     unique = _unique(functions.values())
 
     def program(case: Case, directions: Array):
         size = case.theta.size
         hand = tuple(
-            result_matrix(quantity.hand(library, case, method), quantity, size)
-            for quantity in closed
-            if quantity.hand is not None
+            result_matrix(function(library, case, method), quantity, size)
+            for quantity, function in closed.items()
         )
         return hand, differentiate(unique, case, directions, forward)
 
@@ -253,17 +198,14 @@ def _value_functions(
     quantities: Sequence[Quantity], library: Library, method: str
 ) -> dict[str, Function]:
     """By derivative: its `value`, bound to library and method; equal ones are one object."""
-    bound: dict[Any, Function] = {}
-    for quantity in quantities:
-        if quantity.value is not None and quantity.value not in bound:
-            bound[quantity.value] = _bind(quantity.value, library, method)
-    return {q.name: bound[q.value] for q in quantities if q.value is not None}
-
-
-def _bind(function: Any, library: Library, method: str) -> Function:
     # What batch functions are derivatives of is a function of one chain.
     engine = "scaled" if method == "native" else method
-    return lambda case: function(library, case, engine)
+    values = {q.name: q.value for q in quantities if q.value is not None}
+    bound = {
+        function: lambda case, function=function: function(library, case, engine)
+        for function in values.values()
+    }
+    return {name: bound[function] for name, function in values.items()}
 
 
 def _unique(functions) -> list[Function]:
@@ -271,140 +213,10 @@ def _unique(functions) -> list[Function]:
 
 
 # -------------------------------------------------------------------------------------------------
-# The result of a verification: rows that pass or fail, as a table or as JSON.
-
-
-@dataclass(frozen=True)
-class Row:
-    """One comparison.
-
-    Attributes:
-        quantity: what was checked.
-        check: what it was compared with.
-        setting: under which circumstances (dtype, method, shape, …), names to values.
-        absolute, relative: the worst error, as defined in `jaxseq.verify._cases.Error`.
-        coordinate: where the worst error is.
-        tolerance: the error allowed, absolute or relative.
-        passed: whether it was met.
-        severity: by which to choose the worst of several rows.
-    """
-
-    quantity: str
-    check: str
-    setting: dict[str, str]
-    absolute: float
-    relative: float
-    coordinate: str
-    tolerance: float
-    passed: bool
-    severity: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values; an error that is not finite becomes None, for JSON has no infinity."""
-        return {
-            "quantity": self.quantity, "check": self.check, **self.setting,
-            "absolute": _finite(self.absolute), "relative": _finite(self.relative),
-            "coordinate": self.coordinate, "tolerance": self.tolerance, "passed": self.passed,
-        }  # fmt: skip
-
-
-def make_row(
-    quantity: str,
-    check: str,
-    setting: dict[str, str],
-    error: Error,
-    coordinate: str,
-    tolerance: float,
-) -> Row:
-    """A row from an error and the tolerance it is held to."""
-    return Row(
-        quantity, check, setting, error.absolute, error.relative, coordinate, tolerance,
-        error.within(tolerance), error.severity,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Report:
-    """Rows of a verification.
-
-    ``str(report)`` is a table with one line for each quantity, check and dtype, which shows the
-    worst of the rows it stands for; `rows` has them all, `to_dict` too.
-    """
-
-    rows: tuple[Row, ...]
-    seconds: float = field(default=0.0, compare=False)
-
-    @property
-    def passed(self) -> bool:
-        """Whether there are rows and all of them pass."""
-        return bool(self.rows) and all(row.passed for row in self.rows)
-
-    @property
-    def failures(self) -> tuple[Row, ...]:
-        """The rows that do not pass."""
-        return tuple(row for row in self.rows if not row.passed)
-
-    @property
-    def worst(self) -> Row | None:
-        """The row of the greatest error, failures first."""
-        return max(self.rows, key=_gravity, default=None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The whole report in plain values, ready for `json.dumps`."""
-        return {
-            "passed": self.passed,
-            "checks": len(self.rows),
-            "failures": len(self.failures),
-            "seconds": round(self.seconds, 2),
-            "rows": [row.to_dict() for row in self.rows],
-        }
-
-    def __str__(self) -> str:
-        groups: dict[tuple[str, ...], list[Row]] = {}
-        for row in self.rows:
-            key = (row.quantity, row.check, row.setting.get("dtype", ""))
-            groups.setdefault(key, []).append(row)
-        header = ("quantity", "check", "dtype", "absolute", "relative", "allowed", "", "worst at")
-        lines = [(*key, *_cells(max(rows, key=_gravity))) for key, rows in groups.items()]
-        verdict = f"{len(self.failures)} failed" if self.failures else "all passed"
-        if not self.rows:
-            verdict = "none applies here"
-        summary = f"{len(self.rows)} checks, {verdict} ({self.seconds:.1f} s)"
-        return f"{format_table(header, lines)}\n{summary}"
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    setting = " ".join(value for name, value in row.setting.items() if name != "dtype")
-    place = ", ".join(part for part in (setting, row.coordinate) if part)
-    return (
-        f"{row.absolute:.1e}", f"{row.relative:.1e}", f"{row.tolerance:.0e}",
-        "pass" if row.passed else "FAIL", place,
-    )  # fmt: skip
-
-
-def _gravity(row: Row) -> tuple[bool, float]:
-    return not row.passed, row.severity
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def format_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Columns aligned on the left, two spaces apart, a rule under the header."""
-    widths = [max(map(len, column)) for column in zip(header, *lines)]
-    rule = ["─" * width for width in widths]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip()
-        for line in (header, rule, *lines)
-    )
-
-
-# -------------------------------------------------------------------------------------------------
 # What a quantity ought to be, in several independent ways, and the verdict on what it is.
 
 
-DIRECTIONS = 2
+DIRECTIONS = 2  # random ones for `jax.jvp`, which sees every score along each
 TOLERANCES = {"float32": 1e-4, "float64": 1e-9}
 DIFFERENCE_TOLERANCES = {"float32": 1e-4, "float64": 1e-7}
 
@@ -522,7 +334,7 @@ class Truth:
         n, s = self.shape
         setting = {"dtype": dtype, "method": method, "shape": f"{n}x{s}", "edges": self.edges}
         place = f"{self.kinds[worst]}: {self._name(quantity, column, errors[worst])}"
-        return make_row(quantity.name, column.check, setting, errors[worst], place, tolerance)
+        return Row(quantity.name, column.check, setting, errors[worst], place, tolerance)
 
     def _name(self, quantity: Quantity, column: Column, error: Error) -> str:
         if error.index is None:
@@ -564,7 +376,7 @@ def reference_columns(result: Any, source: str) -> list[Column]:
 
 
 METHODS = ("scaled", "log", "native")
-MOST_SCORES = 1000
+MOST_SCORES = 1000  # of a chain: its full covariance has the square of that
 SHAPES = ((5, 3),)
 QUICK_QUANTITIES = (
     "log_partition", "marginals", "covariance_product", "feature_covariance", "entropy",
@@ -697,7 +509,7 @@ def _checked_shapes(shapes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return checked
 
 
-def _check_options(name: str, given: Sequence[str], known: Sequence[str]) -> None:
-    for each in given:
+def _check_options(name: str, chosen: Sequence[str], known: Sequence[str]) -> None:
+    for each in chosen:
         if each not in known:
             raise ValueError(f"{name}: expected some of {', '.join(known)}, got {each!r}")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-MOST_LABELLINGS = 2**20
+MOST_LABELLINGS = 2**20  # that are listed: some hundred megabytes
 
 # NumPy arrays; the shapes stand in the docstrings, next to what each entry means.
 Matrix = np.ndarray[Any, np.dtype[Any]]
@@ -91,8 +91,6 @@ class Enumeration:
                 scores = scores + edge[self.paths[:, t], self.paths[:, t + 1]]
         return scores
 
-    # ---------------------------------------------------------------------------- marginals
-
     def node_marginals(self) -> Matrix:
         """p(y_t = i), ``[n, s]``; 0 on padding."""
         n, s = self.nodes.shape
@@ -113,8 +111,6 @@ class Enumeration:
                     marginals[t, i, j] = self.probabilities[both].sum()
         return marginals
 
-    # ------------------------------------------------------------------------------ entropy
-
     def entropy(self) -> float:
         """−Σ_y p(y) log p(y), in nats."""
         return self.span_entropy(0, self.length)
@@ -133,12 +129,14 @@ class Enumeration:
 
         Labels past the length are ignored; 0 when the labels are impossible.
         """
-        given = np.asarray(labels)[: max(self.length - start, 0)]
-        taken = range(start, start + len(given))
+        known = np.asarray(labels)[: max(self.length - start, 0)]
+        taken = range(start, start + len(known))
         matching = np.ones(len(self.paths), bool)
-        for t, label in zip(taken, given):
+        for t, label in zip(taken, known):
             matching &= self.paths[:, t] == label
-        return self._entropy_of([t for t in range(self.length) if t not in taken], matching)
+        return self._conditional_entropy(
+            [t for t in range(self.length) if t not in taken], matching
+        )
 
     def left_entropies(self) -> Matrix:
         """``[n, s]``: entropy of everything strictly left of t given y_t = i."""
@@ -152,10 +150,10 @@ class Enumeration:
         entropies = np.zeros(self.nodes.shape)
         for t in range(self.length):
             for i in range(self.nodes.shape[1]):
-                entropies[t, i] = self._entropy_of(side(t), self.paths[:, t] == i)
+                entropies[t, i] = self._conditional_entropy(side(t), self.paths[:, t] == i)
         return entropies
 
-    def _entropy_of(self, positions, among: Matrix) -> float:
+    def _conditional_entropy(self, positions, among: Matrix) -> float:
         """Entropy of the labels at `positions`, over the labellings `among` renormalised."""
         conditional = _normalised(np.where(among, self.scores, -np.inf))
         return _entropy(np.bincount(self._codes(positions), conditional))
@@ -168,14 +166,10 @@ class Enumeration:
                 codes = codes * self.nodes.shape[1] + self.paths[:, t]
         return codes
 
-    # ------------------------------------------------------------------------------ decoding
-
     def k_best_scores(self, k: int) -> Matrix:
         """The k highest scores, descending, ``[k]``; −inf beyond the legal labellings."""
         best = np.sort(self.scores)[::-1][:k]
         return np.concatenate([best, np.full(k - len(best), -np.inf)])
-
-    # ---------------------------------------------------------------------------- covariance
 
     @cached_property
     def _features(self) -> Matrix:
@@ -226,8 +220,6 @@ class Enumeration:
     def _split(self, vector: Matrix) -> tuple[Matrix, Matrix]:
         size = self.nodes.size
         return vector[:size].reshape(self.nodes.shape), vector[size:].reshape(self.edges.shape)
-
-    # --------------------------------------------------------------------------- divergences
 
     def cross_entropy(self, other: Enumeration) -> float:
         """−Σ_y p(y) log q(y), q the `other`; +inf when it forbids what self allows."""
