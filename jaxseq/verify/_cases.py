@@ -16,6 +16,8 @@ DTYPES = ("float32", "float64")
 
 def wide(enabled: bool) -> AbstractContextManager:
     """Allow (or forbid) float64 inside the block; the setting outside is left as it was."""
+    # JAX counts as one setting what is in force when a function is traced: so whole programs run
+    # inside of the block.
     home = jax if hasattr(jax, "enable_x64") else jax.experimental  # older releases have it there
     return getattr(home, "enable_x64")(enabled)  # noqa: B009 (which of the two, types cannot know)
 
@@ -99,6 +101,7 @@ def draw_cases(n: int, s: int, edges: EdgeKind, seed: int) -> Stack:
     The numbers are representable in float32, so that float32 and float64 are asked about the very
     same chain and share one truth.
     """
+    # Each shape has cases of its own, which do not change when other shapes are asked for.
     rng = np.random.default_rng([seed, n, s, EDGE_KINDS.index(edges)])
     edge_shape = (s, s) if edges == "shared" else (n - 1, s, s)
     drawn = {kind: _draw(rng, n, s, edge_shape, kind) for kind in KINDS}
@@ -126,7 +129,7 @@ def _draw(rng: np.random.Generator, n: int, s: int, edge_shape: tuple[int, ...],
             # this one forbids, one direction is infinite.
             _apply(forbidden, other_nodes, other_edges)
     if kind == "no legal path":
-        nodes[int(rng.integers(0, n))] = -np.inf
+        nodes[int(rng.integers(0, n))] = -np.inf  # one position without a label is enough
     width = min(2, n)
     start, first = int(rng.integers(0, n)), int(rng.integers(0, n - width + 1))
     stop = int(rng.integers(start, n)) + 1
@@ -140,7 +143,7 @@ def _draw(rng: np.random.Generator, n: int, s: int, edge_shape: tuple[int, ...],
 def _forbid(rng, path, node_shape, edge_shape) -> tuple[np.ndarray, np.ndarray]:
     """Which scores to forbid: about a quarter, none of them on `path`."""
     nodes, edges = rng.random(node_shape) < 0.25, rng.random(edge_shape) < 0.25
-    nodes[np.arange(len(path)), path] = False
+    nodes[np.arange(len(path)), path] = False  # so that there is a legal labelling
     steps = (path[:-1], path[1:])
     edges[steps if len(edge_shape) == 2 else (np.arange(len(path) - 1), *steps)] = False
     return nodes, edges

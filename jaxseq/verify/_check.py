@@ -31,7 +31,6 @@ from jaxseq.verify._plain import MOST_PATHS
 from jaxseq.verify._quantities import QUANTITIES, Enumerated, Library, Quantity, Scores
 from jaxseq.verify._report import Error, Report, Row, entry_names, worst_error
 
-# -------------------------------------------------------------------------------------------------
 # Every number that a check compares, computed for a whole stack of cases by few programs.
 #
 # Compiling is what a check spends its time on. All quantities of one setting therefore go into one
@@ -65,10 +64,11 @@ def differentiate(
     """Derivatives of every function at the case's scores."""
     if not functions:
         return ()
+    # All functions at once: what they have in common is computed once.
     values, theta = stacked(functions, case), case.theta
     reverse = jax.jacrev(values)(theta)
     if not forward:
-        return tuple(Derivatives(grad, None, None) for grad in reverse)
+        return tuple(Derivatives(grad, None, None) for grad in reverse)  # half the compiling
     # jax.jacfwd is jax.jvp mapped over the unit vectors; one map serves both columns.
     tangents = jnp.concatenate([jnp.eye(theta.size, dtype=theta.dtype), directions])
     push = lambda tangent: jax.jvp(values, (theta,), (tangent,))[1]  # noqa: E731
@@ -85,8 +85,8 @@ def result_matrix(result: Any, quantity: Quantity, size: int) -> Array:
     return flat if quantity.value is None else flat.reshape(-1, size)
 
 
+# The programs run once, on tiny arrays: optimising them would be the greater part of a check.
 QUICK_COMPILING = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-"""The programs run once, on tiny arrays: optimising them would be the greater part of a check."""
 
 
 def run_stack(function: Callable[..., Any], *args: Any) -> Any:
@@ -109,7 +109,7 @@ def run_reference(
     def program(case: Case, directions: Array):
         return stacked(plain, case)(case.theta), differentiate(unique, case, directions, forward)
 
-    with wide(True):
+    with wide(True):  # references are the truth, also for what the library does in float32
         values, derived = run_stack(program, cases.cast("float64"), jnp.asarray(directions))
     as_value, as_derivative = dict(zip(plain, values)), dict(zip(unique, derived))
     return {
@@ -149,9 +149,11 @@ def run_library(
 
     with wide(dtype == "float64"):
         hand, derived = run_stack(program, cases.cast(dtype), jnp.asarray(directions, dtype))
+    # Several quantities may be derivatives of one function, which was differentiated once.
     by_function = dict(zip(unique, derived))
     by_name = {name: by_function[function] for name, function in functions.items()}
     by_hand = {quantity.name: result for quantity, result in zip(closed, hand)}
+    # Where there is no closed form the library's own `jax.grad` is what is checked.
     implied = {name: by_name[name].grad for name in by_name if name not in by_hand}
     return LibraryResults(by_hand | implied, by_name)
 
@@ -167,6 +169,7 @@ def run_differences(
     theta = thetas(cases)
     batch, size = theta.shape
     step = steps(theta)  # [levels, b, d]
+    # One score is moved at a time: row d of the last two axes moves score d alone.
     shift = np.einsum("lbd,de->blde", step, np.eye(size))
     points = [theta[:, None, None] + sign * shift for sign in (1, -1)]
     points = np.stack(points, 1).reshape(batch, -1, size, size)
@@ -212,13 +215,11 @@ def _unique(functions) -> list[Function]:
     return list(dict.fromkeys(functions))
 
 
-# -------------------------------------------------------------------------------------------------
 # What a quantity ought to be, in several independent ways, and the verdict on what it is.
-
 
 DIRECTIONS = 2  # random ones for `jax.jvp`, which sees every score along each
 TOLERANCES = {"float32": 1e-4, "float64": 1e-9}
-DIFFERENCE_TOLERANCES = {"float32": 1e-4, "float64": 1e-7}
+DIFFERENCE_TOLERANCES = {"float32": 1e-4, "float64": 1e-7}  # as they lose digits themselves
 
 
 class Column(NamedTuple):
@@ -242,7 +243,8 @@ class Truth:
 
     Args:
         quantities: what will be asked about.
-        n, s: the shape.
+        n: positions of the chains.
+        s: labels.
         edges: whether they are shared by all positions.
         seed: of the random cases.
         forward: whether to compute forward-mode derivatives as well as reverse-mode ones.
@@ -263,6 +265,7 @@ class Truth:
         self.theta = thetas(self.cases)
         batch, size = self.theta.shape
         self.directions = np.random.default_rng(seed).normal(size=(batch, DIRECTIONS, size))
+        # Kept by method, and names by quantity: each of them takes a program of its own.
         self._differences: dict[str, dict[str, Matrix]] = {}
         self._output_names: dict[str, list[str]] = {}
 
@@ -304,6 +307,7 @@ class Truth:
             columns += reference_columns(self.reference[quantity.name], "reference")
         if quantity.value is not None:
             slopes = self.differences(library, method)[quantity.name]
+            # A score of −inf stays −inf however much is added: no difference sees it.
             columns.append(Column("central differences", slopes, compare=np.isfinite(self.theta)))
         if self.small:
             columns.append(Column("enumeration", self.enumerated(quantity)))
@@ -328,6 +332,7 @@ class Truth:
                 result = np.asarray(result, np.float64) @ self.directions[case].T
             mask = None if column.compare is None else column.compare[case]
             errors[case] = worst_error(result, column.expected[case], mask)
+        # One row says the worst of all kinds of chains, and names the kind.
         worst = max(errors, key=lambda case: errors[case].severity)
         by_differences = column.check == "central differences"
         tolerance = (DIFFERENCE_TOLERANCES if by_differences else TOLERANCES)[dtype]
@@ -456,6 +461,7 @@ def check(
             for dtype in dtypes:
                 for method in methods:
                     rows += _rows(truth, library, dtype, method)
+    # Rows came by shape and dtype; the table has them by quantity.
     order = {quantity.name: position for position, quantity in enumerate(chosen)}
     rows.sort(key=lambda row: order[row.quantity])
     return Report(tuple(rows), time.perf_counter() - started)
@@ -463,7 +469,7 @@ def check(
 
 def _rows(truth: Truth, library: Library, dtype: str, method: str) -> list[Row]:
     chosen = [q for q in truth.quantities.values() if method in q.methods]
-    forward = dtype == "float64"
+    forward = dtype == "float64"  # rules do not depend on the dtype, and compiling takes long
     results = run_library(chosen, library, truth.cases, truth.directions, dtype, method, forward)
     rows = []
     for quantity in chosen:

@@ -25,6 +25,7 @@ from jaxseq.verify._report import (
 )
 
 TOLERANCES = {"float32": 1e-4, "float64": 1e-9}
+# Looser in float32 than those of `check`: the user's function itself runs in float32.
 DIFFERENCE_TOLERANCES = {"float32": 1e-3, "float64": 1e-7}
 
 
@@ -123,6 +124,7 @@ class _Problem:
         self.chosen = usable
 
         def on_vector(vector: Float[Array, " d"]):
+            # One vector of the widest dtype holds all leaves; each gets its own dtype back.
             parts = [
                 part.reshape(leaf.shape).astype(leaf.dtype)
                 for part, leaf in zip(jnp.split(vector, sizes), leaves)
@@ -148,6 +150,7 @@ class _Problem:
         tangents = np.where(self.finite, self.rng.normal(size=(count, self.point.size)), 0)
         push = lambda tangent: jax.jvp(self.value, (self.vector,), (tangent,))[1]  # noqa: E731
         pushed = jax.jit(jax.vmap(push))(jnp.asarray(tangents, self.vector.dtype))
+        # 0 · ∞ must not come up: directions are 0 where scores are −inf.
         error = worst_error(tangents @ np.where(self.finite, hand, 0), np.asarray(pushed))
         return error, "no direction" if error.index is None else f"direction {error.index[0]}"
 

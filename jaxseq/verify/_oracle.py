@@ -69,6 +69,7 @@ class Enumeration:
         self.paths = _all_paths(n, s, self.length)
         self.scores = self._score_paths()
         self.log_partition = _log_sum_exp(self.scores)
+        # Not exp(scores − log Z), which would be off by the rounding of the logarithm.
         self.probabilities = _normalised(self.scores)
 
     @property
@@ -86,7 +87,7 @@ class Enumeration:
         scores = np.zeros(len(self.paths))
         for t in range(self.length):
             scores = scores + self.nodes[t, self.paths[:, t]]
-            if t + 1 < self.length:
+            if t + 1 < self.length:  # no edge leads out of the chain, or into padding
                 edge = self.edges if self.edges.ndim == 2 else self.edges[t]
                 scores = scores + edge[self.paths[:, t], self.paths[:, t + 1]]
         return scores
@@ -155,6 +156,7 @@ class Enumeration:
 
     def _conditional_entropy(self, positions, among: Matrix) -> float:
         """Entropy of the labels at `positions`, over the labellings `among` renormalised."""
+        # From the scores and not the probabilities, of which some may have underflowed to 0.
         conditional = _normalised(np.where(among, self.scores, -np.inf))
         return _entropy(np.bincount(self._codes(positions), conditional))
 
@@ -163,7 +165,7 @@ class Enumeration:
         codes = np.zeros(len(self.paths), np.int64)
         for t in positions:
             if t < self.length:
-                codes = codes * self.nodes.shape[1] + self.paths[:, t]
+                codes = codes * self.nodes.shape[1] + self.paths[:, t]  # digits to base s
         return codes
 
     def k_best_scores(self, k: int) -> Matrix:
@@ -182,7 +184,7 @@ class Enumeration:
             node[rows, t, self.paths[:, t]] = 1
         for t in range(self.length - 1):
             edge[rows, t, self.paths[:, t], self.paths[:, t + 1]] = 1
-        if self.edges.ndim == 2:
+        if self.edges.ndim == 2:  # a shared score is met at every position
             edge = edge.sum(1)
         return np.concatenate([node.reshape(len(rows), -1), edge.reshape(len(rows), -1)], axis=1)
 
@@ -207,6 +209,7 @@ class Enumeration:
 
     def covariance_with(self, values: ArrayLike) -> tuple[Matrix, Matrix]:
         """Cov[features, g(Y)] as (nodes, edges), for a g given by its ``[m]`` values."""
+        # Centring one of the two factors is enough: E[(F − E F) g] = Cov[F, g].
         return self._split(self._centred_features().T @ (self.probabilities * np.asarray(values)))
 
     def centred_scores(self, node_scores: ArrayLike, edge_scores: ArrayLike) -> Matrix:
@@ -241,7 +244,7 @@ class Enumeration:
             )
         allowed = self.scores > -np.inf
         if (allowed & np.isneginf(other.scores)).any():
-            return np.inf
+            return np.inf  # p(y) · ∞, for a y with p(y) > 0
         differences = log_ratio_to[allowed] - other._log_probabilities()[allowed]
         return float((self.probabilities[allowed] * differences).sum())
 

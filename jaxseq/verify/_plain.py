@@ -49,6 +49,7 @@ def log_partition(chain: PlainChain) -> Float[Array, ""]:
 
     def step(alpha, inputs):
         t, node, edge = inputs
+        # On padding α stays what it was at the last real position.
         extended = log_sum_exp(alpha[:, None] + edge, 0) + node
         return jnp.where(t < chain.length, extended, alpha), None
 
@@ -66,6 +67,7 @@ def entropy(chain: PlainChain) -> Float[Array, ""]:
 
     0 when no path is legal.
     """
+    # E[score] = ⟨scores, marginals⟩, without a forbidden score, which never occurs.
     direction = tuple(jnp.where(x > -jnp.inf, x, 0) for x in (chain.nodes, chain.edges))
     log_z, mean = jax.jvp(_log_z_in_scores(chain), (chain.nodes, chain.edges), direction)
     legal = log_z > -jnp.inf
@@ -122,6 +124,7 @@ def marginal_entropy(
     """Entropy of the labels at the `kept` positions, the others summed out."""
     n, s = chain.nodes.shape
     paths = jnp.asarray(all_paths(n, s))
+    # Labellings that agree on what is kept have one code, and their probabilities add up.
     code = jnp.where(kept, paths * s ** np.arange(n), 0).sum(1)
     legal = log_probability > -jnp.inf
     probability = jnp.where(legal, jnp.exp(jnp.where(legal, log_probability, 0)), 0)
@@ -181,6 +184,7 @@ def kl_divergence(p: PlainChain, q: PlainChain) -> Float[Array, ""]:
 def _expected_difference(log_p: Array, minuend: Array, log_q: Array) -> Array:
     """Σ p (minuend − log q) over the labellings that p allows."""
     allowed = log_p > -jnp.inf
+    # An infinite value has gradient 0, here as in the library: then nothing is usable.
     covered = (~allowed | (log_q > -jnp.inf)).all()
     usable = allowed & covered
     probability = jnp.where(usable, jnp.exp(jnp.where(usable, log_p, 0)), 0)

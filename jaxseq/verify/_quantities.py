@@ -48,6 +48,7 @@ class Enumerated:
     def tangent(self) -> Pair:
         return np.asarray(self.case.node_tangent), np.asarray(self.case.edge_tangent)
 
+    # Enumerating is what takes long: both chains are enumerated once, and only if asked about.
     def marginals(self, which: Enumeration) -> Pair:
         """Node and edge marginals, the latter summed over positions where edges are shared."""
         edges = which.edge_marginals()
@@ -55,12 +56,14 @@ class Enumerated:
 
     def entropy_hessian_product(self) -> Pair:
         """∂/∂θ of ⟨∂H/∂θ, tangent⟩ = −(third cumulant of features, score and tangent) − Cov·v."""
+        # With v the tangent, f features and u the score: −E[f° v° u°] − E[f° v°], ° for centred.
         along = self.chain.centred_scores(*self.tangent)
         score = self.chain.centred_scores(*self.chain.finite_scores)
         return _minus(self.chain.covariance_with(along * score + along))
 
     def span_gradient(self) -> Pair:
         probability = self.chain.span_probabilities(int(self.case.start), int(self.case.stop))
+        # log P of the span as a function of the labelling: the class docstring's g.
         return _minus(self.chain.covariance_with(_log(probability)))
 
     def rest_gradient(self) -> Pair:
@@ -72,7 +75,7 @@ class Enumerated:
         """Gradient of the weighted sum of both lattices: clamped chains, one for each entry."""
         n, s = self.chain.nodes.shape
         total = np.zeros((n, s)), np.zeros(self.chain.edges.shape)
-        possible = self.chain.node_marginals() > 0
+        possible = self.chain.node_marginals() > 0  # elsewhere a lattice holds 0, which never moves
         for t, i in zip(*np.nonzero(possible)):
             both = self._clamped([t], [i], self.length).entropy_gradient()
             left = self._clamped([t], [i], int(t) + 1).entropy_gradient()  # cut off after t
@@ -333,6 +336,7 @@ DERIVATIVES = (
         lambda table: table.chain.covariance(),
         lambda lib, case, method: lib.feature_covariance(_chain(lib, case), method=method).matrix,
     ),
+    # Two published algorithms for one gradient: the same twin, and the same truth.
     ENTROPY.derivative(
         "mann_entropy_gradient",
         lambda table: table.chain.entropy_gradient(),

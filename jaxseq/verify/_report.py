@@ -55,12 +55,13 @@ def worst_error(actual: Matrix, expected: Matrix, compare: Matrix | None = None)
         raise ValueError(f"expected shape {list(expected.shape)}, got {list(actual.shape)}")
     with np.errstate(invalid="ignore"):  # ∞ − ∞ is answered by the comparison before it
         difference = np.where(actual == expected, 0, np.abs(actual - expected))
-    difference = np.where(np.isnan(difference), np.inf, difference)
+    difference = np.where(np.isnan(difference), np.inf, difference)  # worse than any number
     if compare is not None:
-        difference = np.where(compare, difference, -1)
+        difference = np.where(compare, difference, -1)  # never the largest
     if difference.size == 0 or difference.max() < 0:
         return Error(0.0, 0.0, 1.0, None)
     magnitudes = np.abs(expected[np.isfinite(expected)])
+    # Relative to the largest entry: the small ones of a gradient are differences of large numbers.
     scale = float(magnitudes.max()) if magnitudes.size else 0.0
     index = np.unravel_index(int(difference.argmax()), difference.shape)
     absolute = float(difference[index])
@@ -192,6 +193,7 @@ class Report:
         for row in self.rows:
             key = (row.quantity, row.check, row.setting.get("dtype", ""))
             groups.setdefault(key, []).append(row)
+        # Shapes, methods and kinds of edges share a line, that of the worst among them.
         header = ("quantity", "check", "dtype", "absolute", "relative", "allowed", "", "worst at")
         lines = [(*key, *max(rows, key=Row.gravity).cells()) for key, rows in groups.items()]
         verdict = f"{len(self.failures)} failed" if self.failures else "all passed"
