@@ -80,7 +80,7 @@ def check_batch_method(method: str, quantity: str, nodes: Float[Array, "r t s"])
 def rows_per_block(rows: int, slots: int, labels: int) -> int:
     """How many rows to work on at a time: what fits a CPU's cache; all on an accelerator."""
     if jax.default_backend() != "cpu":
-        return max(1, rows)
+        return max(1, rows)  # an accelerator wants all the width that there is
     fitting = CACHE_ENTRIES // (slots * labels)
     return max(1, min(rows, max(32, min(128, fitting // 16 * 16))))
 
@@ -153,7 +153,7 @@ def run_blocks(
     def first_pass(index, state):
         outputs, certified = state
         start, block = read(index)
-        if method == "log":
+        if method == "log":  # right for any range: no certificate, and no second pass
             return write(outputs, index, start, kernel.slow(block)), certified
         result, fine = kernel.fast(block)
         return write(outputs, index, start, result), certified.at[index].set(fine)
@@ -169,6 +169,8 @@ def run_blocks(
             *(lax.dynamic_slice_in_dim(array, start, size) for array in all_slots),
             totals[index],
         )
+        # The fast certificate is stricter than need be. The exact one costs a pass of its own, but
+        # less than log space.
         chosen = lax.cond(
             really_certified(block, edges), lambda: current, lambda: tuple(kernel.slow(block))
         )
@@ -181,6 +183,7 @@ def run_blocks(
             *(jnp.zeros((rows, *part.shape[1:]), part.dtype) for part in per_slot),
             jnp.zeros((blocks, *total.shape), total.dtype),
         )
+        # Log space and Viterbi have nothing to certify: what nobody looks at counts as fine.
         state = (outputs, jnp.ones(blocks, bool))
         return lax.fori_loop(0, blocks, first_pass, state, unroll=False)
 
@@ -196,11 +199,14 @@ def run_blocks(
 
     wanted = method == "native" or (method == "auto" and is_worthwhile(nodes))
     if wanted and native is not None and has_native(native, nodes, watched):
+        # Decided when the program is lowered: it may be exported for other platforms as well.
         outputs, certified = lax.platform_dependent(cpu=by_native, default=by_xla)
     else:
         outputs, certified = by_xla()
     if method == "auto":
-        suspects = jnp.argsort(certified)  # those that are not, first
+        # The second pass runs over the blocks that underflowed and no others: as a rule there are
+        # none, and the loop does not run at all. A `cond` for each block would ask every block.
+        suspects = jnp.argsort(certified)  # those that are not certified come first
         outputs = lax.fori_loop(0, (~certified).sum(), second_pass, outputs)
     *all_slots, totals = outputs
     return (*all_slots, totals.sum(0))
@@ -338,9 +344,9 @@ def blocks_covariance(
 # -------------------------------------------------------------------------------------------------
 # Batch quantities as differentiable functions of arrays, and the rules of their derivatives.
 #
-# Sums over sequences have gradients of the batch's own size: node gradients a slot, edge gradients
-# already summed. So the rules below are reverse-mode rules for the per-sequence values, and
-# forward-mode rules for those gradients, which together give Hessian–vector products
+# Sums over sequences have gradients of the batch's own size: node gradients per slot, edge
+# gradients already summed. So the rules below are reverse-mode rules for the per-sequence values,
+# and forward-mode rules for those gradients, which together give Hessian–vector products
 # (``jax.jvp`` of ``jax.grad``) at the cost of the covariance kernel.
 
 
@@ -363,7 +369,7 @@ def per_sequence(values: Float[Array, "r t"], segments: Segments, num: int) -> F
 
     if num != len(segments):
         return by_bin()
-    # One sequence a row, as in padded batches: then sums over rows are far quicker.
+    # One sequence per row, as in padded batches: then sums over rows are far quicker.
     of_rows = (~valid | (segments == jnp.arange(num)[:, None])).all()
     return lax.cond(of_rows, by_row, by_bin)
 
@@ -489,6 +495,7 @@ def flat_entropy(
 
 
 def _entropy_forward(nodes, edges, segments, num, method):
+    # The gradient comes with the values at little extra cost; kept, it makes the way back free.
     values, by_node, by_edge = flat_entropy_gradient(
         nodes, edges, segments, _ones(nodes), num, method
     )

@@ -35,11 +35,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, DTypeLike, Float
 
+from jaxseq.lattice._chain import Edges, Linked, Nodes, Valid
 from jaxseq.lattice._engines import (
-    Edges,
-    Linked,
-    Nodes,
-    Valid,
     log_backward,
     log_forward,
     log_forward_backward,
@@ -100,7 +97,7 @@ def plan_blocks(n: int, s: int, dtype: DTypeLike) -> Plan:
     columns = -(-blocks // groups)
     if groups > 1:
         columns = -(-columns // VECTOR) * VECTOR
-    warm_up = int(jnp.finfo(dtype).nmant) + 1  # chains are expected to forget a bit a position
+    warm_up = int(jnp.finfo(dtype).nmant) + 1  # chains are expected to forget a bit per position
     return Plan(length, groups, columns, min(warm_up, length), min(PROOF, length))
 
 
@@ -244,7 +241,7 @@ def sweep_group(
         after: β of the last position of each block, at most 1.
         summed: whether edge marginals are wanted as their sum [s, s].
 
-    Cost: O(s²) a position; memory O(s) a position, O(s²) when edge marginals are not summed.
+    Cost: O(s²) per position; memory O(s) per position, O(s²) when edge marginals are not summed.
     """
     factors = factorise(group)
     ahead = _sweep_ahead(factors, before)
@@ -450,6 +447,9 @@ def blocked_forward_backward(
     n, s = nodes.shape
     plan = plan_blocks(n, s, nodes.dtype) if plan is None else plan
     how = {"plan": plan, "summed": summed}
+    # Three stages, each for what the one before it could not prove: a guess and one sweep; messages
+    # sent through whole blocks first; log space without guesses. Nested, so that the last stage is
+    # reached from the second and costs nothing where the first one does.
     fast = partial(_scaled_blocked, rounds=0, **how)
     farther = partial(_scaled_blocked, rounds=FURTHER_ROUNDS, **how)
     slow = partial(log_blocked, **how)
@@ -473,6 +473,8 @@ def _scaled_blocked(nodes, edges, linked, valid, *, plan: Plan, summed: bool, ro
 
     def handed_over(messages: _Messages) -> list[Array]:
         """What each block is told: by its left neighbour, and by its right."""
+        # Past a block that the sequence does not fill there is nothing to continue; 0 rather than
+        # what `roll` brings round from the other end.
         before = jnp.where(ends_inside, 0, jnp.roll(messages.alphas, 1, axis=1))
         after = jnp.roll(messages.betas, -1, axis=1)
         return [_in_groups(message, plan) for message in (before, after)]
@@ -485,6 +487,7 @@ def _scaled_blocked(nodes, edges, linked, valid, *, plan: Plan, summed: bool, ro
     sweep = map_groups(partial(sweep_group, summed=summed), blocks, *handed_over(assumed))
     messages = _Messages(_in_line(sweep.alphas), _in_line(sweep.betas))
 
+    # Where the next block begins another sequence, nothing of this one has to be forgotten.
     shrinks = _shrinking(_in_line(guess.transfers), messages.alphas) | ~jnp.roll(starts, -1)
     ample = sweep.lowest.min() >= smallest_trusted(nodes.dtype)
     result = sweep.log_z.sum(), sweep.nodes, sweep.edges.sum(0) if summed else sweep.edges
@@ -563,6 +566,7 @@ def _agree(
 
     The α at the end of a full block gives the marginals there, also where no link leaves it.
     """
+    # Looser than rounding, which adds up over a block, and far tighter than what is promised.
     close = 4 * float(jnp.finfo(old.alphas.dtype).eps) ** 0.75
     differ = lambda a, b: jnp.abs(a - b) > close * jnp.minimum(a, b)  # noqa: E731
     from_left = differ(old.alphas, new.alphas) & is_full
@@ -703,7 +707,7 @@ def _scan_entropies(
     conditional: Float[Array, "l s s"],
     axis: int,
 ) -> tuple[Float[Array, " s"], Float[Array, "l s"]]:
-    """H^α from the left (axis 0) or H^β from the right (axis 1), one position a step.
+    """H^α from the left (axis 0) or H^β from the right (axis 1), one position per step.
 
     Each is less its mean: a constant that the gradient's own centring cancels, and which would
     take more and more of the digits along a long chain.

@@ -11,6 +11,13 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
+# What a chain is made of, and a row of chains, for signatures.
+Nodes = Float[Array, "n s"]
+Pairs = Float[Array, "n-1 s s"]
+Edges = Float[Array, "s s"] | Pairs
+Linked = Bool[Array, " n-1"]
+Valid = Bool[Array, " n"]
+
 ACCEPTED_DTYPES = ("float32", "float64")  # half precision holds no normalised messages
 
 

@@ -10,17 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Key, UInt32
 
-from jaxseq.lattice._chain import Chain, as_count
-from jaxseq.lattice._engines import (
-    ChainMethod,
-    Edges,
-    Linked,
-    Nodes,
-    Valid,
-    chain_function,
-    check_chain_method,
-    scan_edges,
-)
+from jaxseq.lattice._chain import Chain, Edges, Linked, Nodes, Valid, as_count
+from jaxseq.lattice._engines import ChainMethod, chain_function, check_chain_method, scan_edges
 from jaxseq.lattice._marginals import chain_marginals, path_score
 from jaxseq.lattice._numerics import argmax, finite_top
 from jaxseq.lattice._parallel import follow, parallel_best_path
@@ -218,7 +209,7 @@ def sample(
     Returns:
         labels [num, n]; −1 on padding, and throughout when no path is legal.
 
-    Cost: O(n s²) once, O(n s) a sample; ``"parallel"`` in O(log n) steps, O(n s³) once, O(n s²) a
+    Cost: O(n s²) once, O(n s) per sample; ``"parallel"`` in O(log n) steps, O(n s³) once, O(n s²) a
     sample.
 
     Example:

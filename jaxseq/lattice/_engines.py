@@ -7,13 +7,13 @@ long sequence.
 
 Two engines give the same `Lattice`:
 
-*scaled* (Rabiner 1989): one vector–matrix product and s exponentials a step. Messages are
+*scaled* (Rabiner 1989): one vector–matrix product and s exponentials per step. Messages are
 normalised at every step, so length is no problem, but scores that spread too far *within* a step
 underflow. The engine therefore certifies itself: it returns, besides the lattice, whether every
 message entry that ought to be positive came out above a threshold so far above the smallest
 number that nothing lost to underflow could matter (see `smallest_trusted`).
 
-*log*: s² exponentials a step, right for any dynamic range.
+*log*: s² exponentials per step, right for any dynamic range.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float
 
+from jaxseq.lattice._chain import Edges, Linked, Nodes, Valid
 from jaxseq.lattice._numerics import einsum, finite_top, inverse, logsumexp, matmul, normalise
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -81,13 +82,6 @@ ChainMethod = Literal["auto", "scaled", "log", "parallel", "blocked"]
 `_blocked`), which do not take rows of several sequences."""
 
 CHAIN_METHODS: tuple[ChainMethod, ...] = (*METHODS, "parallel", "blocked")
-
-# What a row is made of, for signatures.
-Nodes = Float[Array, "n s"]
-Pairs = Float[Array, "n-1 s s"]
-Edges = Float[Array, "s s"] | Pairs
-Linked = Bool[Array, " n-1"]
-Valid = Bool[Array, " n"]
 
 
 class Lattice(NamedTuple):

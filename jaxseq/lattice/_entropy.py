@@ -9,17 +9,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from jaxseq.lattice._blocked import EntropyTotals, blocked_entropy
-from jaxseq.lattice._chain import Chain, ChainVector, as_index, check_path, is_concrete
-from jaxseq.lattice._engines import (
-    ChainMethod,
+from jaxseq.lattice._chain import (
+    Chain,
+    ChainVector,
     Edges,
     Linked,
     Nodes,
     Pairs,
     Valid,
-    chain_function,
-    check_chain_method,
+    as_index,
+    check_path,
+    is_concrete,
 )
+from jaxseq.lattice._engines import ChainMethod, chain_function, check_chain_method
 from jaxseq.lattice._marginals import chain_marginals, like_edges, row_log_partition, row_marginals
 from jaxseq.lattice._numerics import safe_log
 from jaxseq.lattice._propagate import conditionals, lattice_functions, weigh_centred
@@ -28,7 +30,7 @@ from jaxseq.lattice._propagate import conditionals, lattice_functions, weigh_cen
 def lattices_from_marginals(
     node_marginals: Nodes, edge_marginals: Pairs, *, parallel: bool = False
 ) -> tuple[Nodes, Nodes]:
-    """Hα and Hβ (math in `entropy_lattices`), one position a step or in O(log n) steps."""
+    """Hα and Hβ (math in `entropy_lattices`), one position per step or in O(log n) steps."""
     backward, forward = conditionals(edge_marginals)
     # An additive functional like any other: nothing at nodes, the surprise of each step at edges.
     nothing = jnp.zeros_like(node_marginals)

@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxseq.lattice._chain import Chain, ChainVector
-from jaxseq.lattice._engines import Edges, Linked, Nodes, Valid, log_backward, log_forward
+from jaxseq.lattice._chain import Chain, ChainVector, Edges, Linked, Nodes, Valid
+from jaxseq.lattice._engines import log_backward, log_forward
 from jaxseq.lattice._entropy import gradient_from_marginals
 from jaxseq.lattice._marginals import row_marginals
 from jaxseq.lattice._numerics import matmul, normalise

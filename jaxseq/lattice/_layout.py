@@ -1,4 +1,4 @@
-"""Many sequences in one array: padded (one a row) or packed (several a row)."""
+"""Many sequences in one array: padded (one per row) or packed (several per row)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaxseq.lattice._chain import as_count, as_scores, is_concrete
 
 
 class PaddedBatch(eqx.Module):
-    """Sequences of one model, one a row, padded to a common width.
+    """Sequences of one model, one per row, padded to a common width.
 
     Args:
         nodes: scores [b, n, s], float32 or float64.
@@ -163,7 +163,7 @@ def pack(nodes: Sequence[ArrayLike], edges: ArrayLike, *, width: int | None = No
     """Pack sequences of different lengths into rows.
 
     Args:
-        nodes: one array [n_q, s] a sequence; n_q may be 0.
+        nodes: one array [n_q, s] per sequence; n_q may be 0.
         edges: scores [s, s].
         width: slots in a row; by default 128, or the longest sequence if that is longer.
 
@@ -237,7 +237,7 @@ def pack_lengths(
 
 
 def unpack(batch: Batch, values: ArrayLike) -> list[np.ndarray]:
-    """Per-slot values [rows, slots, …] as one array a sequence, padding dropped.
+    """Per-slot values [rows, slots, …] as one array per sequence, padding dropped.
 
     Example:
         >>> import numpy as np, jaxseq

@@ -18,14 +18,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from jaxseq.lattice._blocked import blocked_forward_backward
-from jaxseq.lattice._chain import Chain, ChainVector, check_path
+from jaxseq.lattice._chain import Chain, ChainVector, Edges, Linked, Nodes, Pairs, Valid, check_path
 from jaxseq.lattice._engines import (
     ChainMethod,
-    Edges,
-    Linked,
-    Nodes,
-    Pairs,
-    Valid,
     chain_function,
     check_chain_method,
     run_forward,

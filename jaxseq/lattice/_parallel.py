@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxseq.lattice._engines import Edges, Linked, Nodes, Pairs, Valid
+from jaxseq.lattice._chain import Edges, Linked, Nodes, Pairs, Valid
 from jaxseq.lattice._numerics import argmax, einsum, finite_top, logsumexp, matmul, normalise
 
 # -------------------------------------------------------------------------------------------------

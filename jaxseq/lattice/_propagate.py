@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
-from jaxseq.lattice._engines import Edges, Nodes, Pairs
+from jaxseq.lattice._chain import Edges, Nodes, Pairs
 from jaxseq.lattice._numerics import safe_divide
 from jaxseq.lattice._parallel import (
     Conditionals,
@@ -84,7 +84,7 @@ def right_lattice(
 
 
 def lattice_functions(parallel: bool) -> tuple[Callable[..., Array], Callable[..., Array]]:
-    """The recursions for G^α and G^β: one position a step, or all in O(log n) steps."""
+    """The recursions for G^α and G^β: one position per step, or all in O(log n) steps."""
     if parallel:
         return parallel_left_lattice, parallel_right_lattice
     return left_lattice, right_lattice

@@ -245,7 +245,7 @@ def covariance(
     def look_left(seen, inputs):
         alpha, share, fresh, value, weights = inputs
         seen = matmul(matrix.T, alpha * seen) * share + fresh + value
-        # Any constant a slot cancels in the end; the mean is taken out to keep the digits.
+        # Any constant per slot cancels in the end; the mean is taken out to keep the digits.
         return (centred := seen - (weights * seen).sum(0)), centred
 
     share_left = jnp.where(factors.linked, inverse(ahead.masses), 0)
@@ -289,7 +289,7 @@ def covariance(
 #     X_{t+1} = (Eᵀ(α_t ⊙ X_t) + Dᵀ α_t) / (Eᵀ α_t) + v_{t+1} + log c_{t+1}
 #     Y_t     = (E(β' ⊙ (Y_{t+1} + v_{t+1})) + D β') / (E β') + log z_t
 #
-# where c and z are what the messages were divided by: the logarithms of single labels, s² or s a
+# where c and z are what the messages were divided by: the logarithms of single labels, s² or s per
 # step, have all cancelled. The surprise of a label is −log m + Hα + Hβ = X + Y + log Σ α β, and
 #
 #     ∂H/∂nodes[t, i] = m_t(i) (surprise_t(i) − H),      H = Σ_i m_t(i) surprise_t(i).

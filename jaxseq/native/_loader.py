@@ -1,4 +1,4 @@
-"""Compiling the C++ sources of this folder, once a machine, and loading them.
+"""Compiling the C++ sources of this folder, once per machine, and loading them.
 
 XLA runs a recursion over positions as a row of small operations, each with a cost of its own; on a
 CPU that is half of the time of a lattice. The same recursion in C++ has none of it. Nothing depends
@@ -58,7 +58,7 @@ def load_library(name: str, *defined: str) -> ctypes.CDLL:
     Raises:
         CannotBuild: with the reason, in a line.
 
-    Cost: a second or two the first time on a machine, then some ten milliseconds, once a process.
+    Cost: a second or two the first time on a machine, then some ten milliseconds, once per process.
     """
     if os.environ.get(SWITCH) == "0":
         raise CannotBuild(f"{SWITCH}=0")
@@ -104,7 +104,7 @@ def _build(name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
             if _is_ours(library):
                 return _open(library)
             reasons.append(f"{library}: others may write it, or have written it")
-        except OSError as error:  # not to be written, or mounted such that nothing in it runs
+        except OSError as error:  # not writable, or mounted with noexec
             reasons.append(f"{folder}: {error.strerror or error}")
     raise CannotBuild("; ".join(reasons))
 

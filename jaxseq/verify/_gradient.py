@@ -52,7 +52,7 @@ def gradient(
 
     Args:
         fn: ``fn(*args)`` is a float scalar; traceable by JAX.
-        hand_gradient: ``hand_gradient(*args)`` is shaped like `args`, one entry an argument. For
+        hand_gradient: ``hand_gradient(*args)`` is shaped like `args`, one entry per argument. For
             a single argument the gradient may stand alone, without the tuple around it.
         args: a tuple of pytrees of float32 or float64 arrays.
         seed: of the directions, and of the choice of coordinates.
@@ -65,7 +65,7 @@ def gradient(
             max(1, |fn(*args)|), as their rounding error is; 1e-7 in float64, 1e-3 in float32.
 
     Returns:
-        a `Report` with one row a check: worst errors, and the coordinate where they are.
+        a `Report` with one row per check: worst errors, and the coordinate where they are.
 
     Raises:
         ValueError: when `args` hold NaN, +inf or integers, when `fn` is not scalar, or when the

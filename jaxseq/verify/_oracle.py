@@ -32,7 +32,7 @@ class Enumeration:
         length: 0 … n; None means n.
 
     Attributes:
-        paths: integers ``[m, n]``, one row a labelling, in lexicographic order; −1 past `length`.
+        paths: integers ``[m, n]``, one row per labelling, in lexicographic order; −1 past `length`.
         scores: ``[m]``.
         log_partition: log Σ exp(score); −inf when nothing is legal.
         probabilities: ``[m]``; all zero when nothing is legal.
