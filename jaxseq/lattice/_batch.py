@@ -421,35 +421,37 @@ def flat_log_partition(
     return per_sequence(increments, segments, num)
 
 
-def _log_partition_forward(nodes, edges, segments, num, method):
-    log_z, by_node, by_edge = flat_marginals(nodes, edges, segments, _ones(nodes), num, method)
-    return log_z, (nodes, edges, segments, by_node, by_edge)
+def _define_vjp(values: Any, gradient: Callable[..., tuple[Array, Array, Array]]) -> None:
+    """The reverse-mode rule of a function with one value per sequence.
 
-
-def _log_partition_backward(num, method, residuals, cotangent):
-    nodes, edges, segments, by_node, by_edge = residuals
-
-    def weighted_edges(weights):
-        return flat_marginals(nodes, edges, segments, weights, num, method)[2]
-
-    return _pull_back(segments, by_node, by_edge, cotangent, weighted_edges)
-
-
-flat_log_partition.defvjp(_log_partition_forward, _log_partition_backward)
-
-
-def _pull_back(segments, by_node, by_edge, cotangent, weighted_edges):
-    """Gradient of Σ cotangent[q] · value[q] from the gradient of Σ value[q].
-
-    Node gradients only need scaling. The edge gradient is a sum over sequences: for a plain sum,
-    the usual case, it scales too; for unequal weights it is computed again with them.
+    Args:
+        values: such as `flat_log_partition`.
+        gradient: the values, and the gradient of their sum by nodes and, weighted, by edges.
     """
-    if cotangent.shape[0] == 0:
-        return by_node, by_edge, None
-    weights = jnp.where(segments >= 0, cotangent[segments], 0)
-    equal = (cotangent == cotangent[0]).all()
-    edges = lax.cond(equal, lambda: cotangent[0] * by_edge, lambda: weighted_edges(weights))
-    return by_node * weights[..., None], edges, None
+
+    def forward(nodes, edges, segments, num, method):
+        # The gradient comes with the values at little extra cost; kept, it makes the way back free.
+        result, by_node, by_edge = gradient(nodes, edges, segments, _ones(nodes), num, method)
+        return result, (nodes, edges, segments, by_node, by_edge)
+
+    def backward(num, method, residuals, cotangent):
+        nodes, edges, segments, by_node, by_edge = residuals
+        if cotangent.shape[0] == 0:
+            return by_node, by_edge, None
+        # The gradient of a weighted sum. By nodes, which have one sequence each, it is scaled; by
+        # edges, which all sequences share, only equal weights, the usual case, scale it.
+        weights = jnp.where(segments >= 0, cotangent[segments], 0)
+        by_edge = lax.cond(
+            (cotangent == cotangent[0]).all(),
+            lambda: cotangent[0] * by_edge,
+            lambda: gradient(nodes, edges, segments, weights, num, method)[2],
+        )
+        return by_node * weights[..., None], by_edge, None
+
+    values.defvjp(forward, backward)
+
+
+_define_vjp(flat_log_partition, flat_marginals)
 
 
 # --------------------------------------------------------------------------------- entropy
@@ -494,24 +496,7 @@ def flat_entropy(
     return flat_entropy_gradient(nodes, edges, segments, _ones(nodes), num, method)[0]
 
 
-def _entropy_forward(nodes, edges, segments, num, method):
-    # The gradient comes with the values at little extra cost; kept, it makes the way back free.
-    values, by_node, by_edge = flat_entropy_gradient(
-        nodes, edges, segments, _ones(nodes), num, method
-    )
-    return values, (nodes, edges, segments, by_node, by_edge)
-
-
-def _entropy_backward(num, method, residuals, cotangent):
-    nodes, edges, segments, by_node, by_edge = residuals
-
-    def weighted_edges(weights):
-        return flat_entropy_gradient(nodes, edges, segments, weights, num, method)[2]
-
-    return _pull_back(segments, by_node, by_edge, cotangent, weighted_edges)
-
-
-flat_entropy.defvjp(_entropy_forward, _entropy_backward)
+_define_vjp(flat_entropy, flat_entropy_gradient)
 
 
 # ------------------------------------------------------------------------------ covariance

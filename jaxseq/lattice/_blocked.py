@@ -566,7 +566,7 @@ def _agree(
 
     The α at the end of a full block gives the marginals there, also where no link leaves it.
     """
-    # Looser than rounding, which adds up over a block, and far tighter than what is promised.
+    # Looser than rounding, which adds up over a block.
     close = 4 * float(jnp.finfo(old.alphas.dtype).eps) ** 0.75
     differ = lambda a, b: jnp.abs(a - b) > close * jnp.minimum(a, b)  # noqa: E731
     from_left = differ(old.alphas, new.alphas) & is_full
