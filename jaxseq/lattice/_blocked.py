@@ -153,8 +153,8 @@ def map_groups(function: Callable[..., Any], blocks: Blocks, *others: Array) -> 
     shared = blocks.edges.ndim == 2
 
     def run(inputs):
-        (nodes, linked, valid), edges, rest = inputs
-        return function(Blocks(nodes, linked, valid, blocks.edges if shared else edges), *rest)
+        (nodes, linked, valid), edges, extra = inputs
+        return function(Blocks(nodes, linked, valid, blocks.edges if shared else edges), *extra)
 
     return lax.map(run, (blocks[:3], None if shared else blocks.edges, others))
 

@@ -153,9 +153,9 @@ def scan_edges(
     shared = edges.ndim == 2
 
     def run(carry, scanned):
-        edge, *others = scanned
+        edge, *slices = scanned
         # A shared matrix is closed over: scanned, it would be copied for every step.
-        return step(carry, edges if shared else edge, *others)
+        return step(carry, edges if shared else edge, *slices)
 
     return lax.scan(run, start, (None if shared else edges, *inputs), reverse=reverse)
 

@@ -252,7 +252,7 @@ def span_entropy(
     """
     check_chain_method(method)
     n = chain.num_positions
-    # Of traced bounds nothing is known, and nothing checked: what is known is None then.
+    # The values of traced bounds are unknown (None), and are not checked.
     (start, low), (stop, high) = as_index("start", start), as_index("stop", stop)
     if not 0 <= (low or 0) <= (n if high is None else high) <= n:
         raise ValueError(

@@ -53,7 +53,7 @@ def load_library(name: str, *defined: str) -> ctypes.CDLL:
 
     Args:
         name: of the source, without its ending.
-        defined: what is defined in it, such as ``"REAL=float"``.
+        defined: macros to define, such as ``"REAL=float"``.
 
     Raises:
         CannotBuild: with the reason, in a line.
@@ -112,7 +112,7 @@ def _build(name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
 def _open(library: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(library))
-    except OSError:  # what is wrong with it would be wrong for ever
+    except OSError:  # a file that cannot be loaded now never can: make room for a new one
         library.unlink(missing_ok=True)
         raise
 
@@ -142,7 +142,7 @@ def _own_folder() -> Path:
 
 
 def _is_ours(library: Path) -> bool:
-    """Whether nobody else can have written a file: what is in it is about to run."""
+    """Whether nobody else can have written a file, whose code is about to run."""
     if not hasattr(os, "getuid"):
         return True
     status = library.stat()  # 0o022: writable by the group, or by everybody
