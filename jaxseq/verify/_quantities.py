@@ -127,14 +127,6 @@ def _log(probability: Matrix) -> Matrix:
     return np.log(np.where(probability > 0, probability, 1))
 
 
-def _minus(pair: Pair) -> Pair:
-    return -pair[0], -pair[1]
-
-
-def _log(probability: Matrix) -> Matrix:
-    return np.log(np.where(probability > 0, probability, 1))
-
-
 Library = Any
 """Something with the public names of jaxseq: the module itself, or a mutated copy of it."""
 

@@ -176,7 +176,7 @@ class Report:
     @property
     def worst(self) -> Row | None:
         """The row of the greatest error, failures first."""
-        return max(self.rows, key=_gravity, default=None)
+        return max(self.rows, key=Row.gravity, default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """The whole report in plain values, ready for `json.dumps`."""
