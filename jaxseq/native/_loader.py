@@ -1,13 +1,12 @@
-"""Compiling the C++ sources of this folder, once a machine, and loading them.
+"""Compiling the C++ sources of this folder, once per machine, and loading them.
 
 XLA runs a recursion over positions as a row of small operations, each with a cost of its own; on a
 CPU that is half of the time of a lattice. The same recursion in C++ has none of it. Nothing depends
 on it: without a compiler, or with ``JAXSEQ_NATIVE=0``, XLA does everything, and a library that
 cannot be built, loaded or trusted is as good as none.
 
-Sources are compiled for the very processor they run on. So a library's name has a checksum of all
-that went into it: the source, the compiler and what it knows of the processor, and the interface of
-XLA. A folder that several machines share keeps one library a kind of machine.
+A library's name has a checksum of all that went into it: the source, the compiler and what it knows
+of the processor, and the interface of XLA.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ FLAGS = (
 )  # fmt: skip
 TUNED = (("-march=native",), ("-mcpu=native",), ())
 """For this processor: by the names of x86, of others, and not at all; the first that works."""
-SECONDS = 120.0
-"""After which a compiler is given up."""
+SECONDS = 120.0  # after which a compiler is given up
 
 _HERE = Path(__file__).parent
 _LOCK = threading.Lock()
@@ -55,24 +53,26 @@ def load_library(name: str, *defined: str) -> ctypes.CDLL:
 
     Args:
         name: of the source, without its ending.
-        defined: what is defined in it, such as ``"REAL=float"``.
+        defined: macros to define, such as ``"REAL=float"``.
 
     Raises:
         CannotBuild: with the reason, in a line.
 
-    Cost: a second or two the first time on a machine, then some ten milliseconds, once a process.
+    Cost: a second or two the first time on a machine, then some ten milliseconds, once per process.
     """
     if os.environ.get(SWITCH) == "0":
         raise CannotBuild(f"{SWITCH}=0")
-    with _LOCK:
-        found = _load(name, defined)
-    if isinstance(found, str):
-        raise CannotBuild(found)
-    return found
+    with _LOCK:  # two threads would compile the same library
+        library = _load(name, defined)
+    if isinstance(library, str):
+        raise CannotBuild(library)
+    return library
 
 
 @cache
 def _load(name: str, defined: tuple[str, ...]) -> ctypes.CDLL | str:
+    # The reason for a failure is a result like any other, so that it is kept: nobody waits for a
+    # compiler that does not work more than once per process.
     try:
         return _build(name, (*FLAGS, *(f"-D{each}" for each in defined)))
     except CannotBuild as error:
@@ -85,6 +85,9 @@ def _build(name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
     compiler = _find_compiler()
     tuning, known = _identify(compiler)
     include = jax.ffi.include_dir()
+    # Sources are compiled for the processor they run on. The name says all that went in, so that a
+    # folder shared by several machines keeps one library for each kind, and an outdated one is
+    # never taken for the new.
     content = hashlib.sha256()
     for part in (*sorted(_HERE.glob("*.h")), _HERE / f"{name}.cc", _interface(include)):
         content.update(part.read_bytes())
@@ -97,10 +100,11 @@ def _build(name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
             if not library.exists():
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _compile(compiler, (*flags, *tuning, f"-I{include}"), name, library)
+            # After compiling too: the folder may be one that others can write to.
             if _is_ours(library):
                 return _open(library)
             reasons.append(f"{library}: others may write it, or have written it")
-        except OSError as error:  # not to be written, or mounted such that nothing in it runs
+        except OSError as error:  # not writable, or mounted with noexec
             reasons.append(f"{folder}: {error.strerror or error}")
     raise CannotBuild("; ".join(reasons))
 
@@ -108,7 +112,7 @@ def _build(name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
 def _open(library: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(library))
-    except OSError:  # what is wrong with it would be wrong for ever
+    except OSError:  # a file that cannot be loaded now never can: make room for a new one
         library.unlink(missing_ok=True)
         raise
 
@@ -125,7 +129,7 @@ def _folders() -> Iterator[Path]:
     with contextlib.suppress(RuntimeError):  # of a user without a home
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         yield Path(base).absolute() / "jaxseq"
-    yield _own_folder()
+    yield _own_folder()  # compiled again in every process, but compiled
 
 
 @cache
@@ -138,10 +142,10 @@ def _own_folder() -> Path:
 
 
 def _is_ours(library: Path) -> bool:
-    """Whether nobody else can have written a file: what is in it is about to run."""
+    """Whether nobody else can have written a file, whose code is about to run."""
     if not hasattr(os, "getuid"):
         return True
-    status = library.stat()
+    status = library.stat()  # 0o022: writable by the group, or by everybody
     return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
@@ -164,6 +168,7 @@ def _identify(compiler: str) -> tuple[tuple[str, ...], bytes]:
 
 
 def _compile(compiler: str, flags: tuple[str, ...], name: str, library: Path) -> None:
+    # Compiled under another name and renamed: another process sees a whole library or none.
     number, temporary = tempfile.mkstemp(prefix=f".{name}-", suffix=".so", dir=library.parent)
     os.close(number)
     try:
@@ -175,7 +180,7 @@ def _compile(compiler: str, flags: tuple[str, ...], name: str, library: Path) ->
             lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
             said = next((line for line in lines if "error" in line), lines[0])
             raise CannotBuild(f"{compiler}: {said}")
-        os.chmod(temporary, 0o700)
+        os.chmod(temporary, 0o700)  # before it has its name, under which it may be loaded at once
         with open(temporary, "rb+") as file:  # half a library would bring a process down
             os.fsync(file.fileno())
         os.replace(temporary, library)

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 
 import jaxseq
+from jaxseq.verify import Row
 from jaxseq.verify._cases import EDGE_KINDS, wide
-from jaxseq.verify._check import Row, Truth, choose_quantities, result_matrix, stacked
+from jaxseq.verify._check import Truth, choose_quantities, result_matrix, stacked
 from tests.mutants.library_copy import (
     library_copy,
     recorded_kernels,

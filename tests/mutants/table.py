@@ -197,7 +197,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # The full covariance.
     *_mutants(
-        "lattice._moments", "_feature_covariance", "feature_covariance",
+        "lattice._moments", "feature_covariance", "feature_covariance",
         (DROPPED, "+ joint.transpose(2, 3, 0, 1)", ""),
         (SIGN, "(2, 3, 0, 1) - same", "(2, 3, 0, 1) + same"),
         (POSITION, "edge, segments[:, 1:])", "edge, segments[:, :-1])"),

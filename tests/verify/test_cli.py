@@ -9,16 +9,15 @@ import pytest
 
 import jaxseq.verify
 from jaxseq.cli import main
-from jaxseq.verify import Report
-from jaxseq.verify._cases import Error
-from jaxseq.verify._check import make_row
+from jaxseq.verify import Report, Row
+from jaxseq.verify._report import Error
 
 SMALL = ["verify", "--quick", "--shapes", "2x2", "--dtypes", "float64"]
 
 
 def report_of(absolute: float) -> Report:
     error = Error(absolute, absolute, 1.0, (0,))
-    return Report((make_row("entropy", "enumeration", {"dtype": "float64"}, error, "x", 1e-9),))
+    return Report((Row("entropy", "enumeration", {"dtype": "float64"}, error, "x", 1e-9),))
 
 
 def test_json_is_valid_and_all_well_is_zero(monkeypatch, capsys):
