@@ -65,33 +65,18 @@ class DictExtractor(FeatureExtractor):
         if shared is not None:
             counts = shared.merge_counts(np.arange(len(table)), counts)[1]
         kept = counts >= self._cutoff
+        # Of those left out −1, of the others their place among those kept.
         numbers = np.where(kept, np.cumsum(kept) - 1, -1)
         self._table = StringTable(
             string for string, keep in zip(table.strings, kept.tolist()) if keep
         )
         return _rows(tokens, numbers[ids], weights, items.lengths)
 
-    @property
-    def attribute_count(self) -> int:
-        """Number of attributes; ids are 0 … attribute_count − 1."""
-        self._require_fitted()
-        return len(self._table)
+    def _counts(self) -> tuple[int, int]:
+        return len(self._table), 0
 
-    @property
-    def edge_attribute_count(self) -> int:
-        """Number of attributes of pairs of tokens: none."""
-        self._require_fitted()
-        return 0
-
-    def attribute_names(self) -> list[str]:
-        """Name of each attribute, by id."""
-        self._require_fitted()
-        return self._table.strings
-
-    def edge_attribute_names(self) -> list[str]:
-        """Names of attributes of pairs of tokens: none."""
-        self._require_fitted()
-        return []
+    def _names(self, pairs: bool) -> list[str]:
+        return [] if pairs else self._table.strings
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """The cutoff; the attributes' names as UTF-8 with their ends."""
@@ -148,7 +133,7 @@ class _Items:
         known = numbers >= 0
         width = int(numbers.max(initial=0)) + 1
         keys = self._tokens[known] * width + numbers[known]
-        if (np.diff(keys) > 0).all():
+        if (np.diff(keys) > 0).all():  # as when every token has its attributes in order
             distinct, weights = keys, weights[known]
         else:
             distinct, inverse = np.unique(keys, return_inverse=True)
@@ -159,7 +144,7 @@ class _Items:
         return tokens, ids, weights
 
     def _add(self, prefix: str, item: Any) -> None:
-        """Append the attributes of a token, or of what is nested in one."""
+        """Append the attributes of a token, or of a value nested in one."""
         if isinstance(item, Mapping):
             for name, value in item.items():
                 if not isinstance(name, str):
@@ -217,11 +202,11 @@ def _rows(
     count = int(lengths.sum())
     per_token = np.bincount(tokens, minlength=count)
     starts = np.cumsum(per_token) - per_token
-    column = np.arange(len(tokens)) - starts[tokens]
+    column = np.arange(len(tokens)) - starts[tokens]  # tokens ascend, so that rows fill from left
     shape = (count, int(per_token.max(initial=0)))
     rows = np.full(shape, -1, np.int32)
     rows[tokens, column] = ids
-    if (weights == 1).all():
+    if (weights == 1).all():  # the common case needs no array of values
         return TokenFeatures(rows, None, lengths, None)
     values = np.zeros(shape, np.float32)
     values[tokens, column] = weights

@@ -245,23 +245,35 @@ class FeatureExtractor(ABC):
     ) -> TokenFeatures:
         """Attributes of the sentences, and if `learn` the vocabulary, which is empty before."""
 
-    @property
     @abstractmethod
+    def _counts(self) -> tuple[int, int]:
+        """Number of attributes of tokens, and of pairs of tokens."""
+
+    @abstractmethod
+    def _names(self, pairs: bool) -> list[str]:
+        """Name of each attribute of tokens, or of pairs of tokens."""
+
+    @property
     def attribute_count(self) -> int:
         """Number of attributes; ids are 0 … attribute_count − 1."""
+        self._require_fitted()
+        return self._counts()[0]
 
     @property
-    @abstractmethod
     def edge_attribute_count(self) -> int:
         """Number of attributes of pairs of tokens, numbered apart."""
+        self._require_fitted()
+        return self._counts()[1]
 
-    @abstractmethod
     def attribute_names(self) -> list[str]:
         """Name of each attribute, by id; made when first asked for, and meant for reading."""
+        self._require_fitted()
+        return list(self._names(pairs=False))
 
-    @abstractmethod
     def edge_attribute_names(self) -> list[str]:
         """Name of each attribute of pairs of tokens, by id."""
+        self._require_fitted()
+        return list(self._names(pairs=True))
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

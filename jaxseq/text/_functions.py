@@ -105,12 +105,7 @@ TokenFunction = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a function: its name and its argument besides the string, if it has one.
-
-    Example:
-        >>> str(Call("prefix", 2)), str(Call("lower"))
-        ('prefix(…, 2)', 'lower(…)')
-    """
+    """One call of a function: its name and its argument besides the string, if it has one."""
 
     name: str
     argument: int | str | None = None
@@ -147,12 +142,7 @@ def shape(word: str) -> str:
 
 
 def short_shape(word: str) -> str:
-    """The `shape` with every run of one sign as one sign.
-
-    Example:
-        >>> short_shape("IL-2000Ra")
-        'A-0Aa'
-    """
+    """The `shape` with every run of one sign as one sign."""
     return "".join(sign for sign, _ in itertools.groupby(shape(word)))
 
 
@@ -205,13 +195,7 @@ FUNCTIONS: dict[str, FunctionKind] = {
 
 
 def compose(calls: tuple[Call, ...]) -> TokenFunction:
-    """The calls one after the other, as one function; nothing (None) stays nothing.
-
-    Example:
-        >>> suffix_of_lower = compose((Call("lower"), Call("suffix", 3)))
-        >>> suffix_of_lower("WALKING"), suffix_of_lower("at")
-        ('ing', None)
-    """
+    """The calls one after the other, as one function; nothing (None) stays nothing."""
     functions = [FUNCTIONS[call.name].make(call.argument) for call in calls]
     if len(functions) == 1:
         return functions[0]
@@ -228,10 +212,5 @@ def compose(calls: tuple[Call, ...]) -> TokenFunction:
 
 
 def is_flag(calls: tuple[Call, ...]) -> bool:
-    """Whether the calls give only yes or nothing.
-
-    Example:
-        >>> is_flag((Call("has_digit"),)), is_flag((Call("lower"),)), is_flag(())
-        (True, False, False)
-    """
+    """Whether the calls give only yes or nothing."""
     return any(FUNCTIONS[call.name].flag for call in calls)

@@ -35,13 +35,6 @@ class Plan:
 
     A stream is a column with functions applied. A table numbers the strings of a stream, or of
     several where attributes of theirs can be the same. A space numbers the combinations.
-
-    Example:
-        >>> plan = Plan(Templates(["word[0]", "word[-1]|lower(word[1])"]))
-        >>> plan.streams
-        [('word', ()), ('word', (Call(name='lower', argument=None),))]
-        >>> plan.unigram[1].tables, plan.left, plan.right
-        ((0, 1), 1, 1)
     """
 
     def __init__(self, templates: Templates):
@@ -123,10 +116,10 @@ class Cells:
         learn: bool,
     ):
         self._left = plan.left
-        self._first = plan.left + plan.right
+        self._first = plan.left + plan.right  # the code of the first string of a table
         starts = np.cumsum(lengths) - lengths
-        self._from_start = np.arange(lengths.sum()) - np.repeat(starts, lengths)
-        self._to_end = np.repeat(lengths, lengths) - 1 - self._from_start
+        self.from_start = np.arange(lengths.sum()) - np.repeat(starts, lengths)
+        self._to_end = np.repeat(lengths, lengths) - 1 - self.from_start
         self._codes = {
             stream: self._encode(stream, columns, tables[plan.tables[stream]], learn)
             for stream in plan.streams
@@ -134,20 +127,10 @@ class Cells:
         self._shifted: dict[tuple[Stream, int], np.ndarray] = {}
         self.sizes = plan.sizes(tables)
 
-    @property
-    def everywhere(self) -> np.ndarray:
-        """0 at every token."""
-        return np.zeros(len(self._from_start), np.int64)
-
-    @property
-    def in_pairs(self) -> np.ndarray:
-        """0 at every token that has one before it in its sentence, −1 at the others."""
-        return np.where(self._from_start > 0, 0, -1)
-
     def places(self, plan: SpacePlan) -> list[np.ndarray]:
         """For each atom its codes at all tokens, for one template after the other."""
         each = [[self._shift(atom) for atom in template.atoms] for template in plan.templates]
-        if len(each) == 1:
+        if len(each) == 1:  # all of jaxseq's own templates: nothing is copied
             return each[0]
         return [np.concatenate(same_atom) for same_atom in zip(*each)]
 
@@ -171,8 +154,8 @@ class Cells:
             # Tokens are shifted over the ends of sentences, and what came from outside is mended.
             if offset < 0:
                 moved[-offset:] = codes[:offset]
-                outside = np.flatnonzero(self._from_start < -offset)
-                place = -offset - self._from_start[outside] - 1
+                outside = np.flatnonzero(self.from_start < -offset)
+                place = -offset - self.from_start[outside] - 1
             else:
                 moved[:-offset] = codes[offset:]
                 outside = np.flatnonzero(self._to_end < offset)
@@ -216,32 +199,24 @@ class TemplateExtractor(FeatureExtractor):
         self._tables = [StringTable() for _ in range(self._plan.table_count)]
         self._unigram: list[KeySpace] = []
         self._bigram: list[KeySpace] = []
-        self._names: dict[str, list[str]] = {}
+        self._known_names: dict[str, list[str]] = {}  # made when first asked for
 
     @property
     def templates(self) -> Templates:
         """The templates."""
         return self._templates
 
-    @property
-    def attribute_count(self) -> int:
-        """Number of attributes; ids are 0 … attribute_count − 1."""
-        self._require_fitted()
-        return sum(map(len, self._unigram))
+    def _counts(self) -> tuple[int, int]:
+        return sum(map(len, self._unigram)), sum(map(len, self._bigram))
 
-    @property
-    def edge_attribute_count(self) -> int:
-        """Number of attributes of pairs of tokens, numbered apart."""
-        self._require_fitted()
-        return sum(map(len, self._bigram))
-
-    def attribute_names(self) -> list[str]:
-        """Name of each attribute, by id."""
-        return self._all_names(0)
-
-    def edge_attribute_names(self) -> list[str]:
-        """Name of each attribute of pairs of tokens, by id."""
-        return self._all_names(1)
+    def _names(self, pairs: bool) -> list[str]:
+        name, plans, spaces = self._sides()[pairs]
+        if name not in self._known_names:
+            boundaries = boundary_names(self._plan.left, self._plan.right)
+            codes = [boundaries + table.strings for table in self._tables]
+            each = (_space_names(plan, space, codes) for plan, space in zip(plans, spaces))
+            self._known_names[name] = list(itertools.chain.from_iterable(each))
+        return self._known_names[name]
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Templates and cutoff; strings as UTF-8 with their ends, and keys of attributes."""
@@ -289,10 +264,13 @@ class TemplateExtractor(FeatureExtractor):
             }
         cells = Cells(self._plan, columns, lengths, self._tables, learn)
         plan, how = self._plan, (learn, shared)
-        ids = self._number(plan.unigram, self._unigram, cells, cells.everywhere, *how)
+        everywhere = np.zeros(int(lengths.sum()), np.int64)
+        ids = self._number(plan.unigram, self._unigram, cells, everywhere, *how)
         edge_ids = None
         if plan.bigram:
-            edge_ids = self._number(plan.bigram, self._bigram, cells, cells.in_pairs, *how)
+            # The first token of a sentence has none before it to be a pair with.
+            in_pairs = np.where(cells.from_start > 0, 0, -1)
+            edge_ids = self._number(plan.bigram, self._bigram, cells, in_pairs, *how)
         return TokenFeatures(ids, None, lengths, edge_ids)
 
     def _number(
@@ -315,24 +293,15 @@ class TemplateExtractor(FeatureExtractor):
                 sizes = [cells.sizes[table] for table in plan.tables]
                 space, numbers = KeySpace.learn(sizes, present, places, self._cutoff, shared)
                 spaces.append(space)
-                _check_count(spaces)
+                _check_count(spaces)  # before the numbers of the next leave int32
             else:
                 numbers = spaces[index].find(present, places)
+            # Spaces are numbered one after the other: by template, and then by first occurrence.
             numbers = np.where(numbers < 0, -1, numbers + first).astype(np.int32)
             for column, part in zip(plan.columns, np.split(numbers, len(plan.columns))):
                 ids[:, column] = part
             first += len(spaces[index])
         return ids
-
-    def _all_names(self, side: int) -> list[str]:
-        self._require_fitted()
-        name, plans, spaces = self._sides()[side]
-        if name not in self._names:
-            boundaries = boundary_names(self._plan.left, self._plan.right)
-            codes = [boundaries + table.strings for table in self._tables]
-            each = (_space_names(plan, space, codes) for plan, space in zip(plans, spaces))
-            self._names[name] = list(itertools.chain.from_iterable(each))
-        return list(self._names[name])
 
 
 def _space_names(plan: SpacePlan, space: KeySpace, codes: list[list[str]]) -> list[str]:

@@ -92,12 +92,7 @@ class Template:
 
 
 def native_template(atoms: tuple[Atom, ...]) -> Template:
-    """The template in jaxseq's notation with these atoms; without atoms the bias.
-
-    Example:
-        >>> native_template((Atom("pos", 1),)).text, native_template(()).pieces
-        ('pos[1]', ('bias',))
-    """
+    """The template in jaxseq's notation with these atoms; without atoms the bias."""
     if not atoms:
         return Template("bias", ("bias",))
     text = "|".join(map(str, atoms))
@@ -262,12 +257,7 @@ _WITHOUT_MACRO = re.compile(r"[UB][0-9]*(:.*)?")
 
 
 def is_crfpp_line(line: str) -> bool:
-    """Whether a line is a template of CRF++ and cannot be one in jaxseq's notation.
-
-    Example:
-        >>> is_crfpp_line("U01:%x[-1,0]"), is_crfpp_line("B"), is_crfpp_line("Upper[0]")
-        (True, True, False)
-    """
+    """Whether a line is a template of CRF++ and cannot be one in jaxseq's notation."""
     if not line.startswith(("U", "B")):
         return False
     return "%x[" in line or _WITHOUT_MACRO.fullmatch(line) is not None
@@ -430,12 +420,7 @@ class Templates:
         return cls(**sides, transitions=transitions)
 
     def to_json(self) -> dict[str, Any]:
-        """The set as lists, strings and a bool, ready for `json.dumps`.
-
-        Example:
-            >>> Templates(["word[0]"]).to_json()
-            {'unigram': ['word[0]'], 'bigram': [], 'transitions': True}
-        """
+        """The set as lists, strings and a bool, ready for `json.dumps`."""
         return {
             "unigram": [_to_json(template) for template in self.unigram],
             "bigram": [_to_json(template) for template in self.bigram],
@@ -444,12 +429,7 @@ class Templates:
 
     @classmethod
     def from_json(cls, value: Any) -> Templates:
-        """The set that `to_json` wrote; ValueError on anything else.
-
-        Example:
-            >>> Templates.from_json(Templates(["word[0]"]).to_json())
-            Templates(['word[0]'], bigram=[], transitions=True)
-        """
+        """The set that `to_json` wrote; ValueError on anything else."""
         keys = {"unigram", "bigram", "transitions"}
         if not isinstance(value, dict) or set(value) != keys:
             raise ValueError(f"templates: expected a dict of {sorted(keys)}, found {value!r:.80}")

@@ -53,13 +53,7 @@ class StringTable:
         return len(self._numbers)
 
     def to_arrays(self, name: str) -> dict[str, np.ndarray]:
-        """Two arrays: all strings as UTF-8 in a row, and where each of them ends.
-
-        Example:
-            >>> arrays = StringTable(["the", "dog"]).to_arrays("words")
-            >>> {key: array.tolist() for key, array in arrays.items()}["words.ends"]
-            [3, 6]
-        """
+        """Two arrays: all strings as UTF-8 in a row, and where each of them ends."""
         encoded = [string.encode(*_UTF8) for string in self._numbers]
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
         return {
@@ -69,12 +63,7 @@ class StringTable:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], name: str) -> StringTable:
-        """The table that `to_arrays` wrote; ValueError where the arrays are not of that form.
-
-        Example:
-            >>> StringTable.from_arrays(StringTable(["a", "ü"]).to_arrays("x"), "x").strings
-            ['a', 'ü']
-        """
+        """The table that `to_arrays` wrote; ValueError where the arrays are not of that form."""
         data = take_array(arrays, f"{name}.bytes", np.uint8).tobytes()
         ends = take_array(arrays, f"{name}.ends", np.int64)
         bounds = [0, *ends.tolist()]
