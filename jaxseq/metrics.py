@@ -265,6 +265,7 @@ class SpanCounts:
     @property
     def f1(self) -> float:
         """The harmonic mean of precision and recall; 0 when both are."""
+        # 2pr / (p + r) with p = tp / predicted and r = tp / gold.
         return 2 * self.tp / (self.predicted + self.gold) if self.tp else 0.0
 
     def as_dict(self) -> dict[str, float]:
@@ -352,6 +353,7 @@ def span_scores(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]
         gold_spans, predicted_spans = spans(gold_tags), spans(predicted_tags)
         wanted.update(kind for _, _, kind in gold_spans)
         guessed.update(kind for _, _, kind in predicted_spans)
+        # A span counts as right where start, stop and type are: sets of triples intersect.
         right.update(kind for _, _, kind in set(gold_spans) & set(predicted_spans))
         tokens += len(gold_tags)
         correct_tokens += sum(map(str.__eq__, gold_tags, predicted_tags))

@@ -86,6 +86,7 @@ class TokenFeatures:
         """
         if isinstance(sentences, slice):
             start, stop, step = sentences.indices(len(self.lengths))
+            # A memory-mapped corpus, or one as large as memory allows, is cut without a copy.
             if step == 1:
                 ends = np.append(0, np.cumsum(self.lengths))
                 tokens = slice(int(ends[start]), int(ends[max(start, stop)]))
@@ -93,7 +94,7 @@ class TokenFeatures:
             sentences = np.arange(start, stop, step)
         chosen = np.asarray(sentences)
         if chosen.dtype != np.bool_:
-            chosen = chosen.astype(np.int64)  # an empty list would be float64
+            chosen = chosen.astype(np.int64)  # an empty list is float64, which is no index
         return self._taken(chosen, token_rows(self.lengths, chosen))
 
     def _taken(self, sentences: Any, tokens: Any) -> TokenFeatures:
@@ -128,6 +129,7 @@ class TokenFeatures:
             raise ValueError("parts: expected at least one, got none")
         values, edge_ids = None, None
         if any(part.values is not None for part in parts):
+            # Values of absent attributes are 0, as extractors have them.
             ones = ((part.ids >= 0).astype(np.float32) for part in parts)
             values = _stack(
                 [one if part.values is None else part.values for part, one in zip(parts, ones)], 0
@@ -178,7 +180,7 @@ def _stack(arrays: list[np.ndarray], fill: int) -> np.ndarray:
 # -------------------------------------------------------------------------------------------------
 # What every feature extractor does.
 
-LARGEST_COUNT = int(np.iinfo(np.int32).max)
+LARGEST_COUNT = int(np.iinfo(np.int32).max)  # ids are int32
 
 
 class FeatureExtractor(ABC):
@@ -227,7 +229,7 @@ class FeatureExtractor(ABC):
                 "extractor: its vocabulary is learnt and frozen; call transform, or make a new one"
             )
         features = self._extract(sentences, True, shared)
-        self._fitted = True
+        self._fitted = True  # only now: sentences that are refused leave it without a vocabulary
         return features
 
     def transform(self, sentences: Iterable[Any]) -> TokenFeatures:
@@ -301,12 +303,14 @@ class FeatureExtractor(ABC):
     def _finish_state(self, arrays: Any) -> None:
         """Take the vocabulary that was read for learnt; ValueError for arrays beyond it."""
         self._fitted = True
+        # What this state would be written as has all names that may be there, and no others.
         _check_keys(arrays, set(self.state()[1]), "the arrays")
 
 
 def _check_cutoff(cutoff: Any) -> int:
-    whole = isinstance(cutoff, (int, np.integer)) and not isinstance(cutoff, bool)
-    if not whole or not 1 <= cutoff <= LARGEST_COUNT:
+    # True is an int of Python's, and no number of times; NumPy's integers come from searches.
+    is_whole = isinstance(cutoff, (int, np.integer)) and not isinstance(cutoff, bool)
+    if not is_whole or not 1 <= cutoff <= LARGEST_COUNT:
         raise ValueError(f"cutoff: expected a whole number from 1 on, found {cutoff!r:.80}")
     return int(cutoff)
 

@@ -168,7 +168,7 @@ def _prefix(length: int | str | None) -> TokenFunction:
 
 
 def _suffix(length: int | str | None) -> TokenFunction:
-    size = int(length or 0)
+    size = int(length or 0)  # at least 1, or else word[-0:] would be all of it
     return lambda word: word[-size:] if len(word) >= size else None
 
 
@@ -196,6 +196,7 @@ FUNCTIONS: dict[str, FunctionKind] = {
 
 def compose(calls: tuple[Call, ...]) -> TokenFunction:
     """The calls one after the other, as one function; nothing (None) stays nothing."""
+    # Made once for a corpus, regular expressions compiled; called once per distinct string.
     functions = [FUNCTIONS[call.name].make(call.argument) for call in calls]
     if len(functions) == 1:
         return functions[0]

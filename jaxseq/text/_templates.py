@@ -95,6 +95,7 @@ def native_template(atoms: tuple[Atom, ...]) -> Template:
     """The template in jaxseq's notation with these atoms; without atoms the bias."""
     if not atoms:
         return Template("bias", ("bias",))
+    # The template's own text begins the name: attributes of two templates never share one.
     text = "|".join(map(str, atoms))
     pieces: list[str | Atom] = [f"{text}=", atoms[0]]
     for atom in atoms[1:]:
@@ -179,7 +180,7 @@ class _Parser:
         if not self.sees("("):
             self.fail("'[' or '('")
         if name not in FUNCTIONS:
-            self.place = start
+            self.place = start  # errors point at the beginning of what is wrong
             self.fail(f"a function ({', '.join(FUNCTIONS)})", name)
         self.expect("(")
         inner = self.atom()
@@ -202,6 +203,7 @@ class _Parser:
         self.skip_space()
         start = self.place
         pattern = self.take(_QUOTED, "a regular expression in double quotes")[1:-1]
+        # Compiled here already, so that the error has its place in the template.
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
@@ -252,6 +254,7 @@ class _Parser:
 # Templates in the notation of CRF++.
 
 
+# A column is a number in files of CRF++, and a name in the templates that we store.
 _MACRO = re.compile(r"%x\[([+-]?[0-9]+),([^\]]+)\]")
 _WITHOUT_MACRO = re.compile(r"[UB][0-9]*(:.*)?")
 
@@ -300,6 +303,7 @@ def parse_crfpp_template(line: str, columns: Sequence[str] | None = None) -> Tem
         pieces += [line[place:percent], _cell(line, macro, columns)]
         place = macro.end()
     pieces.append(line[place:])
+    # Without empty pieces, so that equal templates have equal skeletons.
     kept = tuple(piece for piece in pieces if piece != "")
     return Template("".join(map(_as_written, kept)), kept, crfpp=True)
 
@@ -457,6 +461,7 @@ def _as_templates(
     templates: list[Template] = []
     for item in items:
         template = parse_template(item) if isinstance(item, str) else item
+        # The letter says which side it is for, and so must not contradict the argument.
         if template.crfpp and not template.text.startswith(crfpp_letter):
             raise ValueError(
                 f"{name}: expected CRF++ templates that begin with {crfpp_letter}, "

@@ -39,7 +39,7 @@ class StringTable:
     def add(self, strings: Sequence[str | None]) -> np.ndarray:
         """Number of each string, new ones joining the table; None has −1."""
         table = self._numbers
-        for string in dict.fromkeys(strings):
+        for string in dict.fromkeys(strings):  # each once, in the order of first occurrence
             if string is not None and string not in table:
                 table[string] = len(table)
         return self.numbers(strings)
@@ -74,7 +74,7 @@ class StringTable:
         except UnicodeDecodeError as error:
             raise ValueError(f"{name}.bytes: expected strings in UTF-8 ({error})") from None
         table = cls(strings)
-        if len(table) != len(strings):
+        if len(table) != len(strings):  # numbers would no longer be places in the list
             raise ValueError(f"{name}: expected {len(strings)} different strings, found fewer")
         return table
 
@@ -243,7 +243,7 @@ class SharedCorpus:
             place: where in it.
         """
         first = self.times(sentence, place)
-        arrays = StringTable(strings).to_arrays("s")
+        arrays = StringTable(strings).to_arrays("s")  # pickles of strings would be executed
         earliest: dict[str, int] = {}
         for data, ends, times in self._exchange(arrays["s.bytes"], arrays["s.ends"], first):
             table = StringTable.from_arrays({"s.bytes": data, "s.ends": ends}, "s")
@@ -408,6 +408,7 @@ class KeySpace:
                     keys = _find(self.steps[done], keys, reach)
                 reach = len(self.steps[done])
                 done += 1
+            # An atom that gives nothing makes the whole tuple nothing, whatever comes after it.
             nothing = (keys < 0) | (place < 0)
             keys = keys * size + place
             keys[nothing] = -1
@@ -453,7 +454,7 @@ def _find(known: np.ndarray, keys: np.ndarray, size: int) -> np.ndarray:
     if not len(known):
         return np.full(len(keys), -1, np.int64)
     places = np.searchsorted(known, keys)
-    places[places == len(known)] = 0
+    places[places == len(known)] = 0  # past the last: any place does, as the keys will differ
     return np.where(known[places] == keys, places, -1)
 
 
