@@ -71,6 +71,7 @@ __all__ = [
     "read_plain",
     "read_templates",
     "tag_spans",
+    "token_rows",
     "tokenize",
     "word_type",
     "word_types",
