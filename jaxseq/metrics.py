@@ -106,14 +106,15 @@ def cohen_kappa(a: Labellings, b: Labellings) -> float:
     """
     from sklearn.metrics import cohen_kappa_score
 
-    pairs = _align_tokens(a=a, b=b)
-    # Numbered by first occurrence, so that scikit-learn's sums round alike in every run.
-    labels = dict.fromkeys(label for pair in pairs for label in pair)
-    numbers = {label: number for number, label in enumerate(labels)}
-    if len(numbers) == 1:
+    # Pairs with their counts, by first occurrence: scikit-learn is quick on the few kinds of pairs,
+    # and its sums round alike in every run.
+    counts = Counter(_align_tokens(a=a, b=b))
+    labels = dict.fromkeys(label for pair in counts for label in pair)
+    if len(labels) == 1:
         return 1.0  # by our definition of 0/0, where scikit-learn gives NaN
-    first, second = zip(*[(numbers[x], numbers[y]) for x, y in pairs])
-    return float(cohen_kappa_score(first, second))
+    numbers = {label: number for number, label in enumerate(labels)}
+    first, second = zip(*[(numbers[x], numbers[y]) for x, y in counts])
+    return float(cohen_kappa_score(first, second, sample_weight=list(counts.values())))
 
 
 @dataclass(frozen=True)
@@ -264,6 +265,7 @@ class SpanCounts:
     @property
     def f1(self) -> float:
         """The harmonic mean of precision and recall; 0 when both are."""
+        # 2pr / (p + r) with p = tp / predicted and r = tp / gold.
         return 2 * self.tp / (self.predicted + self.gold) if self.tp else 0.0
 
     def as_dict(self) -> dict[str, float]:
@@ -351,6 +353,7 @@ def span_scores(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]
         gold_spans, predicted_spans = spans(gold_tags), spans(predicted_tags)
         wanted.update(kind for _, _, kind in gold_spans)
         guessed.update(kind for _, _, kind in predicted_spans)
+        # A span counts as right where start, stop and type are: sets of triples intersect.
         right.update(kind for _, _, kind in set(gold_spans) & set(predicted_spans))
         tokens += len(gold_tags)
         correct_tokens += sum(map(str.__eq__, gold_tags, predicted_tags))

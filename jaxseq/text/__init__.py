@@ -2,15 +2,12 @@
 
 from jaxseq.text._dict_extractor import DictExtractor as DictExtractor
 from jaxseq.text._dict_extractor import extractor_from_state as extractor_from_state
-from jaxseq.text._features import ONLY_COLUMN as ONLY_COLUMN
-from jaxseq.text._features import Column as Column
 from jaxseq.text._features import FeatureExtractor as FeatureExtractor
-from jaxseq.text._features import SharedCorpus as SharedCorpus
-from jaxseq.text._features import StringTable as StringTable
 from jaxseq.text._features import TokenFeatures as TokenFeatures
-from jaxseq.text._features import read_corpus as read_corpus
-from jaxseq.text._features import sum_counts as sum_counts
 from jaxseq.text._features import token_rows as token_rows
+from jaxseq.text._functions import WORD_TYPES as WORD_TYPES
+from jaxseq.text._functions import word_type as word_type
+from jaxseq.text._functions import word_types as word_types
 from jaxseq.text._readers import Block as Block
 from jaxseq.text._readers import iter_blocks as iter_blocks
 from jaxseq.text._readers import iter_conll as iter_conll
@@ -36,13 +33,16 @@ from jaxseq.text._templates import CONLL2000 as CONLL2000
 from jaxseq.text._templates import CONLL2003 as CONLL2003
 from jaxseq.text._templates import GENE_MENTION as GENE_MENTION
 from jaxseq.text._templates import TOKEN_IDENTITY as TOKEN_IDENTITY
-from jaxseq.text._templates import WORD_TYPES as WORD_TYPES
 from jaxseq.text._templates import Template as Template
 from jaxseq.text._templates import Templates as Templates
 from jaxseq.text._templates import parse_template as parse_template
 from jaxseq.text._templates import read_templates as read_templates
-from jaxseq.text._templates import word_type as word_type
-from jaxseq.text._templates import word_types as word_types
+from jaxseq.text._vocabulary import ONLY_COLUMN as ONLY_COLUMN
+from jaxseq.text._vocabulary import Column as Column
+from jaxseq.text._vocabulary import SharedCorpus as SharedCorpus
+from jaxseq.text._vocabulary import StringTable as StringTable
+from jaxseq.text._vocabulary import read_corpus as read_corpus
+from jaxseq.text._vocabulary import sum_counts as sum_counts
 
 __all__ = [
     "CONLL2000",
@@ -71,6 +71,7 @@ __all__ = [
     "read_plain",
     "read_templates",
     "tag_spans",
+    "token_rows",
     "tokenize",
     "word_type",
     "word_types",

@@ -249,14 +249,12 @@ def read_conll(
             that are not of the encoding, or a tag that is illegal in its scheme.
 
     Example:
-        >>> import os, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> path = os.path.join(folder.name, "train.txt")
-        >>> with open(path, "w") as file:
-        ...     _ = file.write("EU NNP I-ORG\nrejects VBZ O\n")
-        >>> read_conll(path, ["word", None, "entity"], scheme_from="IOB1", scheme_to="IOB2")
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "train.txt")
+        ...     _ = path.write_text("EU NNP I-ORG\nrejects VBZ O\n")
+        ...     read_conll(path, ["word", None, "entity"], scheme_from="IOB1", scheme_to="IOB2")
         [Sentence({'word': ('EU', 'rejects'), 'entity': ('B-ORG', 'O')})]
-        >>> folder.cleanup()
 
     Reference:
         Tjong Kim Sang & Buchholz (2000), "Introduction to the CoNLL-2000 shared task: chunking".
@@ -300,14 +298,12 @@ def iter_conll(
         An iterator. Wrong arguments are found at once, wrong lines when they are reached.
 
     Example:
-        >>> import os, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> path = os.path.join(folder.name, "train.tsv")
-        >>> with open(path, "w") as file:
-        ...     _ = file.write("New York\tLOC\n\nrain\tO\n")
-        >>> next(iter_conll(path, ["word", "label"], delimiter="\t"))
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "train.tsv")
+        ...     _ = path.write_text("New York\tLOC\n\nrain\tO\n")
+        ...     next(iter_conll(path, ["word", "label"], delimiter="\t"))
         Sentence({'word': ('New York',), 'label': ('LOC',)})
-        >>> folder.cleanup()
     """
     file = _ColumnFile(path, tuple(columns), **options)
     if file.scheme_from is None and file.scheme_to is None:
@@ -408,13 +404,12 @@ def write_conll(
             reading by runs of spaces and tabs would split them.
 
     Example:
-        >>> import os, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> path = os.path.join(folder.name, "out.txt")
-        >>> write_conll(path, [Sentence({"word": ["it", "rains"], "pos": ["PRP", "VBZ"]})])
-        >>> open(path).read()
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "out.txt")
+        ...     write_conll(path, [Sentence({"word": ["it", "rains"], "pos": ["PRP", "VBZ"]})])
+        ...     path.read_text()
         'it PRP\nrains VBZ\n\n'
-        >>> folder.cleanup()
     """
     if not delimiter or "\n" in delimiter or "\r" in delimiter:
         raise ValueError(f"delimiter: expected text within one line, got {delimiter!r}")
@@ -494,14 +489,12 @@ def read_plain(
             what `tokenize` gives if it is not a sequence of strings.
 
     Example:
-        >>> import os, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> path = os.path.join(folder.name, "text")
-        >>> with open(path, "w") as file:
-        ...     _ = file.write("it rains\\n\\nit pours")
-        >>> [sentence["word"] for sentence in read_plain(path)]
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "text")
+        ...     _ = path.write_text("it rains\\n\\nit pours")
+        ...     [sentence["word"] for sentence in read_plain(path)]
         [('it', 'rains'), ('it', 'pours')]
-        >>> folder.cleanup()
     """
     return list(iter_plain(path, tokenize=tokenize, blank=blank, encoding=encoding))
 
@@ -525,14 +518,12 @@ def iter_plain(
         An iterator. Wrong arguments are found at once, wrong lines when they are reached.
 
     Example:
-        >>> import os, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> path = os.path.join(folder.name, "text")
-        >>> with open(path, "w") as file:
-        ...     _ = file.write("it rains\\n\\n")
-        >>> list(iter_plain(path, tokenize=list, blank="keep"))[1]
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "text")
+        ...     _ = path.write_text("it rains\\n\\n")
+        ...     list(iter_plain(path, tokenize=list, blank="keep"))[1]
         Sentence({'word': ()})
-        >>> folder.cleanup()
     """
     if blank not in ("skip", "keep"):
         raise ValueError(f"blank: expected 'skip' or 'keep', got {blank!r}")

@@ -35,6 +35,7 @@ class Sentence:
         if len({len(values) for values in cells.values()}) > 1:
             lengths = ", ".join(f"{column} {len(values)}" for column, values in cells.items())
             raise ValueError(f"columns: expected equal lengths, got {lengths}")
+        # A frozen dataclass refuses to set attributes in any other way.
         object.__setattr__(self, "_cells", cells)
         object.__setattr__(self, "name", name)
 
@@ -73,6 +74,7 @@ class Sentence:
         return len(next(iter(self._cells.values())))
 
     def __hash__(self) -> int:
+        # As for equality, the order of columns does not count.
         return hash((frozenset(self._cells.items()), self.name))
 
     def __repr__(self) -> str:

@@ -54,7 +54,7 @@ CASES = [
     (train("train.txt", "nothing"), "--templates: expected a file or one of conll2000, conll2003"),
     (train("train.txt", "folder"), "folder: expected a file, found a folder"),
     (train("train.txt", "empty"), "empty: expected at least one template, found none"),
-    (train("train.txt", "binary"), "binary:2: expected UTF-8"),
+    (train("train.txt", "binary"), "binary:3: expected text encoded as utf-8"),
     (train("train.txt", "bad_template"), "bad_template:2: template 'lowr(word[0])'"),
     (train("train.txt", "label_template"), "train.txt: expected a column 'label'"),
     (train("train.txt", "far_column"), "far_column:1: CRF++ template"),
