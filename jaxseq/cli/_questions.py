@@ -591,7 +591,11 @@ def _positions(region: Region, tokens: Sequence[str], classes: Sequence[str], pl
 
 
 def _reads_right(region: Region, text: str) -> bool:
-    return region.text is None or region.text.strip() == text[region.start : region.end].strip()
+    if region.text is None:
+        return True
+    # Beyond the end a slice would be cut short, and a place in UTF-16 could read right by that.
+    inside = region.end <= len(text)
+    return inside and region.text.strip() == text[region.start : region.end].strip()
 
 
 def _in_code_points(regions: list[Region], tokens: Sequence[str]) -> list[Region]:
