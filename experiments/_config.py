@@ -119,16 +119,16 @@ def _read_tables(path: Path) -> dict[str, Values]:
     """``default``, and the presets that are there."""
     try:
         with open(path, "rb") as file:
-            found = tomllib.load(file)
+            content = tomllib.load(file)
     except FileNotFoundError:
         raise ValueError(f"{path}: expected this file, found none") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: expected TOML: {error}") from None
-    for key in found:
+    for key in content:
         if key not in ("default", "preset"):
             raise ValueError(f"{path}: {key}: expected the tables default and preset only")
-    presets = found.get("preset", {})
-    tables = {"default": found.get("default"), **(presets if isinstance(presets, dict) else {})}
+    presets = content.get("preset", {})
+    tables = {"default": content.get("default"), **(presets if isinstance(presets, dict) else {})}
     for name, table in tables.items():
         if name not in ALL_PRESETS or (name == "default" and "default" in presets):
             raise ValueError(f"{path}: preset.{name}: expected preset.smoke and preset.paper only")

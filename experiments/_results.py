@@ -50,8 +50,8 @@ class Results:
         Raises:
             ValueError: with the file and the line, for one that is not JSON or not of the plan.
         """
-        found = _numbered(self.path) if self.path.exists() else []
-        for number, (text, line) in enumerate(found, 1):
+        lines = _numbered(self.path) if self.path.exists() else []
+        for number, (text, line) in enumerate(lines, 1):
             key = cell_key(line["cell"])
             if key not in self._order:
                 raise ValueError(

@@ -31,11 +31,11 @@ class Sets:
 
 
 @lru_cache(maxsize=len(DOMAINS))
-def rules_of(domain: Domain) -> tuple[Penalised, ...]:
+def read_rules(domain: Domain) -> tuple[Penalised, ...]:
     """Table 1 of the paper, from the file of that name.
 
     Example:
-        >>> len(rules_of("citations")), len(rules_of("ads"))
+        >>> len(read_rules("citations")), len(read_rules("ads"))
         (11, 13)
     """
     return tuple(read_constraints(HERE / f"{domain}.toml").rules)
@@ -53,17 +53,17 @@ def rules_about(rules: Sequence[Penalised], labels: Collection[str]) -> list[Pen
         >>> [one.rule.labels for one in rules_about(rules, {"a"})]
         [('a',)]
     """
-    found = []
+    kept = []
     for one in rules:
         named = getattr(one.rule, "labels", None)
         if named is None:
-            found.append(one)
+            kept.append(one)
             continue
         known = tuple(label for label in named if label in labels)
         if known:
             rule: Any = one.rule
-            found.append(one._replace(rule=dataclasses.replace(rule, labels=known)))
-    return found
+            kept.append(one._replace(rule=dataclasses.replace(rule, labels=known)))
+    return kept
 
 
 class Parts:
@@ -116,16 +116,16 @@ class Parts:
         """
         shuffled = self._shuffled(seed)
         if self._domain == "citations":
-            test, rest = shuffled[: self._test], shuffled[self._test :]
+            test, train = shuffled[: self._test], shuffled[self._test :]
         else:
-            test, rest = self._data.corpus(self._domain, "test", self._test), shuffled
-        return Sets(_first(rest, labelled), self._unlabelled(seed, unlabelled), test, self.fields)
+            test, train = self._data.corpus(self._domain, "test", self._test), shuffled
+        return Sets(_first(train, labelled), self._unlabelled(seed, unlabelled), test, self.fields)
 
     def draw_for_settings(self, seed: int, labelled: int, unlabelled: int) -> Sets:
         """As `draw`, but tested on the sentences that are kept apart."""
-        rest = self._shuffled(seed)
+        train = self._shuffled(seed)
         return Sets(
-            _first(rest, labelled), self._unlabelled(seed, unlabelled), self.apart, self.fields
+            _first(train, labelled), self._unlabelled(seed, unlabelled), self.apart, self.fields
         )
 
     def _shuffled(self, seed: int) -> list[Sentence]:

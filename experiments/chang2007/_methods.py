@@ -96,9 +96,9 @@ class Task:
 
     def compare(self, ours: Sequence[Sequence[str]], theirs: Sequence[Sequence[str]]) -> Any:
         """McNemar's test on the tokens of the test sentences."""
-        found = mcnemar(self.gold, ours, theirs)
+        test = mcnemar(self.gold, ours, theirs)
         return {
-            "only_ours": found.n10, "only_theirs": found.n01, "p_value": found.exact_p_value
+            "only_ours": test.n10, "only_theirs": test.n01, "p_value": test.exact_p_value
         }  # fmt: skip
 
 

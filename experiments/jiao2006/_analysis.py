@@ -52,10 +52,10 @@ def _corpus(results: Sequence[Mapping[str, Any]]) -> str:
     return "generated sentences that stand in for GENETAG" if embedded else "GENETAG"
 
 
-def _p(found: Paired) -> str:
-    if found.t_test is None:
-        return f"sign test p = {found.sign_test:.2g}"
-    return f"paired t-test p = {found.t_test:.2g}, sign test p = {found.sign_test:.2g}"
+def _p(pairs: Paired) -> str:
+    if pairs.t_test is None:
+        return f"sign test p = {pairs.sign_test:.2g}"
+    return f"paired t-test p = {pairs.t_test:.2g}, sign test p = {pairs.sign_test:.2g}"
 
 
 def _on_held_out(name: str, runs: Runs) -> str:
@@ -184,10 +184,10 @@ def _second(every: Mapping[tuple[str, int, str], Runs]) -> str:
     return f"**BC2GM**, best γ > 0 against 0 in F on E: {'; '.join(parts)}." if parts else ""
 
 
-def _settings(found: Mapping[str, Runs]) -> str:
+def _settings(by_setting: Mapping[str, Runs]) -> str:
     gains = {
         name: (weight, against_supervised(runs, weight).mean)
-        for name, runs in found.items()
+        for name, runs in by_setting.items()
         if (weight := best_weight(runs)) is not None
     }
     if not gains:

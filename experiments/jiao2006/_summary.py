@@ -49,40 +49,40 @@ class Scores:
 
 def by_weight(results: Sequence[Mapping[str, Any]]) -> dict[Key, dict[float, Scores]]:
     """Scores of the cells ``entropy``: by corpus, size and set, then by γ."""
-    found: dict[Key, dict[float, dict[int, Any]]] = {}
+    runs_by_key: dict[Key, dict[float, dict[int, Any]]] = {}
     for line in results:
         cell = line["cell"]
         if cell["part"] == "entropy":
-            runs = found.setdefault((cell["corpus"], cell["words"], cell["unlabelled"]), {})
+            runs = runs_by_key.setdefault((cell["corpus"], cell["words"], cell["unlabelled"]), {})
             for run in line["result"]["runs"]:
                 runs.setdefault(run["entropy_weight"], {})[cell["seed"]] = run
     return {
         key: {weight: Scores(by_seed) for weight, by_seed in sorted(runs.items())}
-        for key, runs in found.items()
+        for key, runs in runs_by_key.items()
     }
 
 
 def self_trained(results: Sequence[Mapping[str, Any]]) -> dict[str, Scores]:
     """Scores of the cells ``self-training``, by set."""
-    found: dict[str, dict[int, Any]] = {}
+    by_set: dict[str, dict[int, Any]] = {}
     for line in results:
         if line["cell"]["part"] == "self-training":
             cell, result = line["cell"], line["result"]
-            found.setdefault(cell["unlabelled"], {})[cell["seed"]] = result["self_trained"]
-    return {name: Scores(by_seed) for name, by_seed in found.items()}
+            by_set.setdefault(cell["unlabelled"], {})[cell["seed"]] = result["self_trained"]
+    return {name: Scores(by_seed) for name, by_seed in by_set.items()}
 
 
 def settings(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[float, Scores]]:
     """Scores of the cells ``settings``, by setting and γ."""
-    found: dict[str, dict[float, dict[int, Any]]] = {}
+    by_setting: dict[str, dict[float, dict[int, Any]]] = {}
     for line in results:
         if line["cell"]["part"] == "settings":
-            runs = found.setdefault(line["cell"]["setting"], {})
+            runs = by_setting.setdefault(line["cell"]["setting"], {})
             for run in line["result"]["runs"]:
                 runs.setdefault(run["entropy_weight"], {})[line["cell"]["seed"]] = run
     return {
         name: {weight: Scores(by_seed) for weight, by_seed in sorted(runs.items())}
-        for name, runs in found.items()
+        for name, runs in by_setting.items()
     }
 
 

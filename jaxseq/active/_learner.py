@@ -28,7 +28,7 @@ from jaxseq.active._simulate import Watch, run_simulation
 from jaxseq.active._stop import HOW, ActiveStatus, agreement, first_sentences, is_stable
 from jaxseq.active._strategies import TokenQueries
 from jaxseq.active._training import train_on
-from jaxseq.crf import CRF, CRFTagger, EncodedLabels, Fitted, plan_of
+from jaxseq.crf import CRF, CRFTagger, EncodedLabels, Fitted, Plan
 from jaxseq.taggers import check_number, fresh, legal_by_scheme
 
 FIXED = ("templates", "cutoff", "scheme", "checkpoint", "checkpoint_every", "progress")
@@ -199,7 +199,7 @@ class ActiveLearner(BaseEstimator):
             raise ValueError(
                 f"strategy: expected one such as TokenQueries(), got {self.strategy!r:.60}"
             )
-        plan_of(self.estimator)  # refuses settings that would only fail in the first training
+        Plan.from_tagger(self.estimator)  # refuses what would only fail in the first training
         check_number("initial", self.initial, 1, numbers.Integral)
         check_number("seed", self.seed, 0, numbers.Integral)
         check_number("kappa", self.kappa, -1, numbers.Real)
@@ -409,7 +409,8 @@ class ActiveLearner(BaseEstimator):
             allowed = labels.gold[:, None] == np.arange(len(run.pool.classes))
             labels = EncodedLabels(labels.gold, allowed)
         problem = run.pool.problem(trained, labels)
-        model, fitted, is_short = train_on(problem, plan_of(tagger), older, run.pool.shape, most)
+        plan = Plan.from_tagger(tagger)
+        model, fitted, is_short = train_on(problem, plan, older, run.pool.shape, most)
         # As if `fit` had been called on these sentences, so that the tagger is like any other.
         tagger._take(model, run.pool.classes, run.pool.extractor)
         tagger.loss_, tagger.outcome_ = fitted.loss, fitted.outcome

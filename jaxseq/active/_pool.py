@@ -17,7 +17,7 @@ from jaxtyping import Array
 from jaxseq._runtime import map_on_cores, usable_cores
 from jaxseq.active._labels import as_partial, label_names
 from jaxseq.active._query import Look, Strategy
-from jaxseq.active._training import ROWS, next_size, take_sentences
+from jaxseq.active._training import ROWS, next_size
 from jaxseq.crf import (
     CRF,
     CRFTagger,
@@ -25,9 +25,12 @@ from jaxseq.crf import (
     Legal,
     Problem,
     Shard,
+    each_chain,
+    k_best_paths,
     lay_out,
     make_shards,
     node_scores,
+    standard_layout,
     without_gaps,
 )
 from jaxseq.lattice import (
@@ -47,11 +50,8 @@ from jaxseq.lattice import (
 from jaxseq.taggers import (
     check_labels,
     check_sentences,
-    each_chain,
     find_classes,
-    k_best_paths,
     legal_by_scheme,
-    standard_layout,
 )
 from jaxseq.text import (
     ONLY_COLUMN,
@@ -150,7 +150,7 @@ class Pool:
     def problem(self, trained: np.ndarray, labels: EncodedLabels) -> Problem:
         """To learn from some of the sentences."""
         return Problem(
-            features=take_sentences(self.features, trained),
+            features=self.features.take(trained),
             labels=labels,
             classes=self.classes,
             attributes=self.extractor.attribute_count,

@@ -14,7 +14,7 @@ from jaxseq.active._labels import KnownLabels, new_label_names, with_labels
 from jaxseq.active._pool import Pool
 from jaxseq.active._query import STRATEGIES, Answer, Look, Proposal, Query
 from jaxseq.crf import CRFTagger
-from jaxseq.taggers import legal_by_scheme, tagger_settings
+from jaxseq.taggers import legal_by_scheme
 from jaxseq.text import Templates
 
 PLAIN = ("initial", "initial_how", "kappa", "max_rounds", "budget", "seed", "check_warm_start",
@@ -112,7 +112,7 @@ def learner_settings(learner: Any, pool: Pool) -> dict[str, Any]:
         raise ValueError(f"strategy: expected a registered one to be kept, got {learner.strategy}")
     strategy = {name: plain(value) for name, value in asdict(learner.strategy).items()}
     return {
-        "estimator": tagger_settings(learner.estimator),
+        "estimator": learner.estimator.settings_to_json(),
         "strategy": {"kind": name, **strategy},
         **{name: plain(getattr(learner, name)) for name in PLAIN},
         "classes": pool.classes,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from jaxseq._runtime import progress_bar
 from jaxseq.active._query import Answer, Query
+from jaxseq.crf import best_labels
 from jaxseq.metrics import span_scores
-from jaxseq.taggers import best_labels, split_by_sentence
+from jaxseq.taggers import split_by_sentence
 
 if TYPE_CHECKING:
     from jaxseq.active._learner import ActiveLearner

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from jaxseq._runtime import Outcome, interrupts_deferred
+from jaxseq._runtime import Outcome
 from jaxseq.crf import (
     CRF,
-    EntropyTerm,
     Fitted,
     Layout,
+    LBFGSStage,
     Objective,
     Parameters,
     Plan,
     Problem,
     Settings,
-    Shard,
     ShardMaker,
     Spread,
-    begin_search,
     lay_out,
     make_spread,
-    minimise,
     padded_labels,
+    run_stages,
     search,
+    spread_from_places,
 )
-from jaxseq.text import TokenFeatures
 
 # Shards are all of one shape: more sentences make more shards, and not other programs, which would
 # take longer to compile than a round takes to run.
@@ -67,32 +62,6 @@ def lay_out_alike(lengths: np.ndarray, cores: int, width: int, rows: int) -> Lay
     needed = lay_out(lengths, 1, width=width).rows
     shards = cores * -(-needed // (rows * cores))
     return replace(lay_out(lengths, shards, width=width), rows=rows, sequences=rows * width)
-
-
-class ManyShards(Objective):
-    """The objective on any number of shards, shared out among so many cores."""
-
-    def __init__(self, cores: int, shards: list[Shard], *more: Any):
-        self._cores = cores
-        super().__init__(shards, *more)
-
-    def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard] = ()) -> None:
-        """Several shards per core, one after another into one gradient."""
-        assert not unlabelled
-        cores = max(1, min(len(shards), self._cores))
-        self._work = [[(shard, True) for shard in shards[core::cores]] for core in range(cores)]
-        # Buffers of gradients are kept from call to call: they are as large as the weights.
-        self._gradients += [None] * (cores - len(self._gradients))
-
-
-def take_sentences(features: TokenFeatures, chosen: np.ndarray) -> TokenFeatures:
-    """The features of the sentences with True in `chosen` [B]."""
-    inside = np.repeat(chosen, features.lengths)
-    arrays = {
-        name: None if getattr(features, name) is None else getattr(features, name)[inside]
-        for name in ("ids", "values", "edge_ids")
-    }
-    return replace(features, lengths=features.lengths[chosen], **arrays)
 
 
 def train_on(
@@ -139,7 +108,7 @@ def train_on(
     if plan.algorithm == "lbfgs":
         fitted = _descend(problem, plan, spread, start, shape)
     else:
-        fitted = search(problem, plan, start, spread, EntropyTerm.of(0.0, "mann"))
+        fitted = search(problem, plan, start, spread)
     if fitted.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
     fitted = replace(fitted, seconds={"weights": prepared, **fitted.seconds})
@@ -170,27 +139,20 @@ def _descend(
     layout = lay_out_alike(problem.features.lengths, plan.cores, *shape)
     weights = problem.sentence_weights
     maker = ShardMaker(layout, problem.features, problem.attributes, problem.labels, weights)
-    objective = ManyShards(plan.cores, maker.all(), spread, plan.l2, problem.legal)
+    shards = maker.all()
+    objective = Objective(shards, spread, plan.l2, problem.legal, cores=plan.cores)
     start = spread.zeros(problem.edge_attributes, plan.dtype) if start is None else start
-    laid_out = time.perf_counter()
-    with interrupts_deferred() as pressed:
-        begun = begin_search(objective, start, plan.settings)
-        if not np.isfinite(begun.value):
-            raise ValueError(
-                "labels: expected some that leave every sentence at least one legal labelling, got "
-                f"a sentence with none (loss {begun.value})"
-            )
-        first = time.perf_counter()  # all is compiled now
-        objective.seconds = dict.fromkeys(objective.seconds, 0.0)
-        state, outcome = minimise(objective, begun, plan.settings, lambda _: pressed())
-    seconds = {
-        "rows": laid_out - clock,
-        "first evaluation, compiling": first - laid_out,
-        **objective.seconds,
-        "optimiser": time.perf_counter() - first - objective.seconds["evaluations"],
-    }
-    value = state.values[-1]
-    return Fitted(state.parameters, outcome, state.iteration, state.evaluations, value, seconds)
+    laid_out = time.perf_counter() - clock
+    fitted = run_stages([LBFGSStage(objective, plan.settings, check=_check_possible)], start)
+    return replace(fitted, seconds={"rows": laid_out, **fitted.seconds})
+
+
+def _check_possible(loss: float) -> None:
+    if not np.isfinite(loss):
+        raise ValueError(
+            "labels: expected some that leave every sentence at least one legal labelling, got "
+            f"a sentence with none (loss {loss})"
+        )
 
 
 def _in_few_sizes(spread: Spread, problem: Problem) -> Spread:
@@ -212,9 +174,4 @@ def _in_few_sizes(spread: Spread, problem: Problem) -> Spread:
         absent = np.setdiff1d(absent.ravel(), places, assume_unique=True)
         spare = np.concatenate([spare, absent[: missing - len(spare)]])
     places = np.sort(np.concatenate([places, spare]))  # ascending, as those of `make_spread` are
-    return Spread(
-        attributes=spread.attributes,
-        labels=spread.labels,
-        places=jnp.asarray(places, jnp.int32),
-        transitions=spread.transitions,
-    )
+    return spread_from_places(spread.attributes, spread.labels, places, spread.transitions)

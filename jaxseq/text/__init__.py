@@ -10,6 +10,7 @@ from jaxseq.text._features import SharedCorpus as SharedCorpus
 from jaxseq.text._features import StringTable as StringTable
 from jaxseq.text._features import TokenFeatures as TokenFeatures
 from jaxseq.text._features import read_corpus as read_corpus
+from jaxseq.text._features import token_rows as token_rows
 from jaxseq.text._paper_corpora import NEW_REFERENCE as NEW_REFERENCE
 from jaxseq.text._paper_corpora import iter_ads as iter_ads
 from jaxseq.text._paper_corpora import read_ads as read_ads

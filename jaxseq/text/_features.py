@@ -64,6 +64,112 @@ class TokenFeatures:
                     f"edge_ids: expected one row a token, {tokens}, found {len(self.edge_ids)}"
                 )
 
+    def take(self, sentences: slice | Sequence[int] | np.ndarray) -> TokenFeatures:
+        """The features of some of the sentences, in the order asked for.
+
+        Args:
+            sentences: their numbers, in any order and as often as wanted; or a bool ``[B]``; or a
+                slice, of which a contiguous one gives views and copies nothing.
+
+        Returns:
+            Features of as many columns as these have. Cost: O(tokens taken).
+
+        Example:
+            >>> ids = np.array([[0], [1], [2]], np.int32)
+            >>> features = TokenFeatures(ids, None, np.array([1, 2]), None)
+            >>> features.take([1, 0]).ids.tolist(), features.take(slice(1)).lengths.tolist()
+            ([[1], [2], [0]], [1])
+        """
+        if isinstance(sentences, slice):
+            start, stop, step = sentences.indices(len(self.lengths))
+            if step == 1:
+                ends = np.append(0, np.cumsum(self.lengths))
+                tokens = slice(int(ends[start]), int(ends[max(start, stop)]))
+                return self._taken(sentences, tokens)
+            sentences = np.arange(start, stop, step)
+        chosen = np.asarray(sentences)
+        if chosen.dtype != np.bool_:
+            chosen = chosen.astype(np.int64)  # an empty list would be float64
+        return self._taken(chosen, token_rows(self.lengths, chosen))
+
+    def _taken(self, sentences: Any, tokens: Any) -> TokenFeatures:
+        """The features at an index of the sentences and the index of their tokens."""
+        values = None if self.values is None else self.values[tokens]
+        edge_ids = None if self.edge_ids is None else self.edge_ids[tokens]
+        return TokenFeatures(self.ids[tokens], values, self.lengths[sentences], edge_ids)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[TokenFeatures]) -> TokenFeatures:
+        """The sentences of several corpora, one corpus after the other, numbered alike.
+
+        Narrower parts are filled up with −1. Where only some parts have values, the attributes of
+        the others have 1; where only some have attributes of pairs, the others have −1.
+
+        Args:
+            parts: at least one.
+
+        Returns:
+            Features of as many columns as the widest part has.
+
+        Raises:
+            ValueError: for no part at all.
+
+        Example:
+            >>> one = TokenFeatures(np.array([[0]], np.int32), None, np.array([1]), None)
+            >>> two = TokenFeatures(np.array([[1, 2]], np.int32), None, np.array([1]), None)
+            >>> TokenFeatures.concatenate([one, two]).ids.tolist()
+            [[0, -1], [1, 2]]
+        """
+        if not parts:
+            raise ValueError("parts: expected at least one, got none")
+        values, edge_ids = None, None
+        if any(part.values is not None for part in parts):
+            ones = ((part.ids >= 0).astype(np.float32) for part in parts)
+            values = _stack(
+                [one if part.values is None else part.values for part, one in zip(parts, ones)], 0
+            )
+        if any(part.edge_ids is not None for part in parts):
+            edge_ids = _stack(
+                [part.ids[:, :0] if part.edge_ids is None else part.edge_ids for part in parts], -1
+            )
+        lengths = np.concatenate([part.lengths for part in parts])
+        return cls(_stack([part.ids for part in parts], -1), values, lengths, edge_ids)
+
+
+def token_rows(lengths: np.ndarray, sentences: np.ndarray) -> np.ndarray:
+    """The rows of the tokens of some sentences, in a corpus that has its tokens in a row.
+
+    Args:
+        lengths: the number of tokens of each sentence, ``[B]``.
+        sentences: numbers of sentences, or a bool ``[B]``.
+
+    Returns:
+        int64, as many as the sentences have tokens.
+
+    Example:
+        >>> token_rows(np.array([2, 3, 1]), np.array([2, 0])).tolist()
+        [5, 0, 1]
+    """
+    lengths = lengths.astype(np.int64)
+    starts, counts = (np.cumsum(lengths) - lengths)[sentences], lengths[sentences]
+    # Tokens already taken before each sentence: its k-th token is row starts + k, and k is the
+    # place in the result less these.
+    before = np.cumsum(counts) - counts
+    return np.repeat(starts - before, counts) + np.arange(counts.sum())
+
+
+def _stack(arrays: list[np.ndarray], fill: int) -> np.ndarray:
+    """Arrays below each other, the narrower ones filled up at the right."""
+    widths = [array.shape[1] for array in arrays]
+    if len(set(widths)) == 1:
+        return np.concatenate(arrays)
+    stacked = np.full((sum(map(len, arrays)), max(widths)), fill, arrays[0].dtype)
+    first = 0
+    for array, width in zip(arrays, widths):
+        stacked[first : first + len(array), :width] = array
+        first += len(array)
+    return stacked
+
 
 def _check(name: str, array: np.ndarray, dtype: type[np.generic], dimensions: int) -> None:
     if array.dtype != dtype or array.ndim != dimensions:

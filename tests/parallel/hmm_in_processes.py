@@ -13,10 +13,16 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jaxseq.constraints import AtMostOnce, CoDL, Penalised, StartsWith, Tokens, WordsImply
-from jaxseq.constraints._codl import HMMLearner
+from jaxseq.constraints import (
+    AtMostOnce,
+    CoDL,
+    HMMLearner,
+    Penalised,
+    StartsWith,
+    Words,
+    WordsImply,
+)
 from jaxseq.hmm import HMM, EMOperator, HMMTagger, _em, em, word_corpus
-from jaxseq.hmm import _search as _hmm_search
 from jaxseq.parallel import join_processes, leave_processes, make_mesh
 from tests.parallel import problems
 from tests.parallel.in_processes import as_lists, draw_em, said
@@ -140,7 +146,7 @@ def interrupted(index, mesh):
     operator = EMOperator(None, corpus, mesh=mesh)
     with ctrl_c(_em, "why_stop") if index == 1 else nullcontext():
         found = em(HMM(*theta), operator, max_iterations=9, tolerance=0.0)
-    with ctrl_c(_hmm_search, "why_stop") if index == 1 else nullcontext():
+    with ctrl_c(_em, "why_stop") if index == 1 else nullcontext():
         tagger = fit("soft", *share("unequal", index), mesh)
     return [found.iterations, found.outcome.value], [tagger.n_iter_, tagger.outcome_]
 
@@ -155,7 +161,7 @@ def learn(way, own=None, others=None, mesh=None, **settings):
     given = {} if own is None else {"sentence_numbers": list(own), "mesh": mesh}
     own = range(len(X)) if own is None else own
     others = range(len(unlabelled)) if others is None else others
-    rules = [Penalised(AtMostOnce(), 0.7), Penalised(WordsImply(Tokens(["w3", "w12"]), ["B"]), 1.3)]
+    rules = [Penalised(AtMostOnce(), 0.7), Penalised(WordsImply(Words(["w3", "w12"]), ["B"]), 1.3)]
     usual = {"k": 3, "cycles": 3, "progress": False, **CODL[way]}
     learner = CoDL(HMMTagger(**SETTINGS), rules, **{**usual, **settings})
     given["unlabelled"] = [unlabelled[q] for q in others]
