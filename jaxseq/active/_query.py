@@ -269,23 +269,11 @@ class Strategy(abc.ABC):
 
     @abc.abstractmethod
     def propose(self, look: Look, known: np.ndarray, sampled: np.ndarray | None) -> Proposal:
-        """What to ask next; see `jaxseq.active.propose`, which checks the arguments.
-
-        Args:
-            look: what the model says of the pool.
-            known: bool [N], tokens that have a label; they are never asked.
-            sampled: bool [B], sentences that were chosen whole before; None for none.
-        """
+        """What to ask next, of arguments that `jaxseq.active.propose` has checked."""
 
     @abc.abstractmethod
     def informative(self, look: Look, known: np.ndarray, sampled: np.ndarray | None) -> int:
-        """How many units could still be asked; see `jaxseq.active.informative`.
-
-        Args:
-            look: as for `propose`.
-            known: as for `propose`.
-            sampled: as for `propose`.
-        """
+        """How many units could still be asked; see `jaxseq.active.informative`."""
 
 
 STRATEGIES: dict[str, type[Strategy]] = {}
@@ -348,11 +336,7 @@ def informative(
 ) -> int:
     """How many units, tokens or sentences, the strategy could still ask.
 
-    Args:
-        look: as for `propose`.
-        known: as for `propose`.
-        strategy: as for `propose`.
-        sampled: as for `propose`.
+    The arguments are those of `propose`.
 
     Example:
         >>> import numpy as np
