@@ -173,9 +173,13 @@ class RunFolder:
         """
         model, new = self.path / MODEL, self.path / NEXT
         if self._read_only:
-            for folder in (new, model):
-                if _digest(folder) == digest:
-                    return load(folder)
+            for folder in (new, model):  # in the order in which a model passes through them
+                try:
+                    if _digest(folder) == digest:
+                        return load(folder)
+                except (OSError, ValueError):  # moved away in the middle of it, or damaged
+                    if _digest(folder) == digest:
+                        raise
             raise FileNotFoundError(f"{self.path}: the model was replaced meanwhile")
         if _digest(new) == digest:
             self._put_in_place()

@@ -108,7 +108,7 @@ class KnownLabels:
     def retract(self, plain: list[tuple[int, int]]) -> None:
         """Forget the annotator's labels of tokens of `check_places`."""
         places = [int(self._starts[sentence]) + position for sentence, position in plain]
-        self._allowed[places] = True
+        self._allowed[places] = True  # a guess of the model, if there was one, counts again
         self.answered[places] = False
 
     def label_at(self, sentence: int, position: int) -> str | tuple[str, ...] | None:
@@ -125,6 +125,7 @@ class KnownLabels:
 
     def _encode(self, plain: list[Answer]) -> tuple[np.ndarray, np.ndarray]:
         """Tokens, each once, and their possible labels [tokens, s]."""
+        # Of several answers to one token the last counts, as a dict has it.
         last = {(answer.sentence, answer.position): answer.label for answer in plain}
         of, position = (np.array(column, np.int64) for column in zip(*last))
         masks = np.zeros((len(last), len(self._classes)), bool)
@@ -148,6 +149,7 @@ class KnownLabels:
                 f"{where}.label: expected one of {self._classes}, or several, got {got} "
                 f"(sentence {sentence}, position {position})"
             )
+        # In one order, so that the same set is no news when it comes again.
         chosen = tuple(sorted({str(choice) for choice in choices}))
         return Answer(sentence, position, chosen[0] if len(chosen) == 1 else chosen)
 
@@ -171,7 +173,7 @@ class KnownLabels:
             guessed = guessed & ~dropped
         trained = self._any_in_sentence(self.answered | guessed)
         rows = allowed[trained[self._sentence]]
-        single = rows.sum(1) == 1
+        single = rows.sum(1) == 1  # where one label is possible it is known
         gold = np.where(single, rows.argmax(1), UNKNOWN).astype(np.int32)
         return trained, EncodedLabels(gold, None if single.all() else rows)
 

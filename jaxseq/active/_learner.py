@@ -25,7 +25,7 @@ from jaxseq.active._run import (
     settings_from_json,
 )
 from jaxseq.active._simulate import Watch, run_simulation
-from jaxseq.active._stop import HOW, ActiveStatus, agreement, first_sentences, why_stop
+from jaxseq.active._stop import HOW, ActiveStatus, agreement, first_sentences, is_stable
 from jaxseq.active._strategies import TokenQueries
 from jaxseq.active._training import train_on
 from jaxseq.crf import CRF, CRFTagger, EncodedLabels, Fitted, Plan
@@ -199,7 +199,7 @@ class ActiveLearner(BaseEstimator):
             raise ValueError(
                 f"strategy: expected one such as TokenQueries(), got {self.strategy!r:.60}"
             )
-        Plan.from_tagger(self.estimator)
+        Plan.from_tagger(self.estimator)  # refuses what would only fail in the first training
         check_number("initial", self.initial, 1, numbers.Integral)
         check_number("seed", self.seed, 0, numbers.Integral)
         check_number("kappa", self.kappa, -1, numbers.Real)
@@ -214,7 +214,7 @@ class ActiveLearner(BaseEstimator):
             )
 
     def _take(self, run: Run) -> ActiveLearner:
-        self.__dict__.pop("tagger_", None)
+        self.__dict__.pop("tagger_", None)  # of a run before this one
         self._run, self.history_ = run, run.history
         self.classes_ = np.array(run.pool.classes, dtype=object)
         if run.tagger is not None:
@@ -256,6 +256,7 @@ class ActiveLearner(BaseEstimator):
         run = self._begun()
         if run.queries is None:
             proposal = self._choose()
+            # Written before it is shown: who resumes is asked the same.
             run.write("proposed", **proposal_as_json(proposal))
             run.take(proposal)
         return run.waiting()
@@ -267,7 +268,7 @@ class ActiveLearner(BaseEstimator):
             known = run.known
             proposal = propose(self.look(), known.known, self.strategy, sampled=known.sampled)
         elif run.known.answered.any():
-            proposal = Proposal.only([])
+            proposal = Proposal.only([])  # there is something to train on, which asks better
         else:
             lengths = run.pool.lengths
             first = first_sentences(lengths, self.initial, self.initial_how, self.seed)
@@ -299,6 +300,7 @@ class ActiveLearner(BaseEstimator):
         plain = run.known.check(answers)
         if plain:  # on disk before it counts: no answer that was taken in is lost
             run.write("answers", answers=[list(one) for one in plain])
+        # The same label again is no news: training on it would change nothing.
         run.has_news |= run.known.is_news(plain)
         run.note([(one.sentence, one.position) for one in plain], answered=True)
         run.known.answer(plain)
@@ -347,6 +349,7 @@ class ActiveLearner(BaseEstimator):
         run = self._begun()
         older = run.tagger.model_ if start == "warm" and run.tagger is not None else None
         trained = self._train(older, None if full or older is None else self.between)
+        # A model that is half trained may agree with the last one for that reason alone.
         if trained.record["short"] and self._would_stop(trained):
             trained = self._train(trained.tagger.model_).after(trained)
         return self._keep(trained, run.round)
@@ -360,7 +363,7 @@ class ActiveLearner(BaseEstimator):
         """
         began = time.perf_counter()
         run = self._begun()
-        before = None if run.tagger is None else self.look()
+        before = None if run.tagger is None else self.look()  # kept from the last round, as a rule
         tagger, clock = fresh(self.estimator), time.perf_counter()
         complete = self.strategy.completes_sentences
         fitted, is_short, sentences = self._fit(tagger, older, most, complete=complete)
@@ -406,9 +409,9 @@ class ActiveLearner(BaseEstimator):
             allowed = labels.gold[:, None] == np.arange(len(run.pool.classes))
             labels = EncodedLabels(labels.gold, allowed)
         problem = run.pool.problem(trained, labels)
-        model, fitted, is_short = train_on(
-            problem, Plan.from_tagger(tagger), older, run.pool.shape, most
-        )
+        plan = Plan.from_tagger(tagger)
+        model, fitted, is_short = train_on(problem, plan, older, run.pool.shape, most)
+        # As if `fit` had been called on these sentences, so that the tagger is like any other.
         tagger._take(model, run.pool.classes, run.pool.extractor)
         tagger.loss_, tagger.outcome_ = fitted.loss, fitted.outcome
         tagger.n_iter_, tagger.n_evaluations_ = fitted.iterations, fitted.evaluations
@@ -451,6 +454,7 @@ class ActiveLearner(BaseEstimator):
     def _keep(self, trained: Trained, number: int) -> ActiveLearner:
         run, record = self._begun(), {"round": number, **trained.record}
         if run.folder is not None:
+            # On the disk first: after an error or a kill the round is as it was before.
             run.folder.keep_model(trained.tagger, {"kind": "trained", **record})
         run.tagger, run.look = trained.tagger, trained.look
         run.end_round(number)
@@ -538,16 +542,31 @@ class ActiveLearner(BaseEstimator):
         return self._why_stop(run.round + 1, self._left(trained.look), agreed)[0]
 
     def _why_stop(self, trained: int, left: int, agreed: float | None) -> tuple[bool, str]:
-        return why_stop(
-            trained=trained,
-            labelled=int(self._begun().known.answered.sum()),
-            left=left,
-            agreed=agreed,
-            count=self.strategy.count,
-            kappa=self.kappa,
-            max_rounds=self.max_rounds,
-            budget=self.budget,
-        )
+        """Whether to stop, and why, or why not.
+
+        Args:
+            trained: trainings done.
+            left: informative units.
+            agreed: the agreement of the last two models.
+        """
+        budget, rounds = self.budget, self.max_rounds
+        if not trained:
+            return False, "there is no model yet"
+        if budget is not None and int(self._begun().known.answered.sum()) >= budget:
+            return True, f"the budget of {budget} tokens is spent"
+        if rounds is not None and trained > rounds:
+            return True, f"the number of rounds asked for, {rounds}, is reached"
+        if not left:
+            return True, "nothing informative is left to ask"
+        if agreed is None:
+            return False, "there is only one model yet, and none to compare it with"
+        q = 1 if self.strategy.count is None else self.strategy.count
+        if is_stable(agreed, left, q, self.kappa):
+            units = f"{left} informative units are below {q}"
+            return True, f"κ = {agreed:.6f} is above {self.kappa}, and {units}"
+        if agreed <= self.kappa:
+            return False, f"κ = {agreed:.6f} of the last two models is not above {self.kappa}"
+        return False, f"{left} informative units are left, {q} or more"
 
     def simulate(
         self,

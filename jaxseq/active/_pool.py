@@ -138,6 +138,7 @@ class Pool:
 
     def digest(self) -> str:
         """Says which pool this is."""
+        # By features and not by words: templates that read a pool alike make no difference.
         digest = hashlib.sha256(repr(self.classes).encode("utf-8", "surrogatepass"))
         features = self.features
         for array in (features.ids, features.values, features.lengths, features.edge_ids):
@@ -186,6 +187,7 @@ def word_forms(sentences: list[Any]) -> np.ndarray | None:
         column = read_corpus(sentences, [ONLY_COLUMN])[0][ONLY_COLUMN]
     except ValueError:
         return None
+    # Folded once per distinct word, and not once per token.
     numbers: dict[str, int] = {}
     forms = [numbers.setdefault(word.casefold(), len(numbers)) for word in column.strings]
     return np.array(forms, np.int64)[column.codes]
@@ -242,7 +244,7 @@ class PoolView:
         self._features, self._kinds = features, {"forms": forms, "groups": groups}
         self._layout = standard_layout(features.lengths)
         self._shards = []
-        if features.edge_ids is None:
+        if features.edge_ids is None:  # with weights on pairs each chain has edges of its own
             self._shards = make_shards(self._layout, features, attributes)
         sentence = np.repeat(np.arange(len(features.lengths)), features.lengths)
         # Sentences are numbered within a shard in the order of the pool.
@@ -343,7 +345,7 @@ def _entropies_of_rows(nodes: Array, edges: Array, segments: Array, num: int) ->
 @partial(jax.jit, static_argnums=3)
 def _steps_of_rows(nodes: Array, edges: Array, segments: Array, num: int) -> dict[str, Array]:
     valid = segments >= 0
-    linked = (segments[:, 1:] == segments[:, :-1]) & valid[:, 1:]
+    linked = (segments[:, 1:] == segments[:, :-1]) & valid[:, 1:]  # both of one sentence
 
     def one_row(arrays: tuple[Array, Array, Array]) -> dict[str, Array]:
         nodes, linked, valid = arrays
@@ -355,7 +357,7 @@ def _steps_of_rows(nodes: Array, edges: Array, segments: Array, num: int) -> dic
 
 def _steps(by_node: Array, by_pair: Array) -> dict[str, Array]:
     """H(Y_t) and H(Y_t | Y_{t−1}) at every t."""
-    steps = jnp.pad(step_entropies(by_pair), (1, 0))
+    steps = jnp.pad(step_entropies(by_pair), (1, 0))  # the first token has none before it
     return {"label_entropy": label_entropies(by_node), "step_entropy": steps}
 
 

@@ -86,6 +86,7 @@ class Look:
         tokens, sentences = int(self.lengths.sum()), len(self.lengths)
         by_token = ("labels", "confidence", "label_entropy", "step_entropy", "forms", "groups")
         sizes = {name: (getattr(self, name), tokens) for name in by_token}
+        # Checked here once: strategies index by token and by sentence without looking again.
         sizes |= {f"sequence[{name!r}]": (a, sentences) for name, a in self.sequence.items()}
         for name, (array, size) in sizes.items():
             if array is not None and array.shape != (size,):
@@ -175,6 +176,7 @@ class Setting(NamedTuple):
 
 
 def _is_count(value: Any) -> bool:
+    # NumPy's whole numbers are fine; True is one, too, and a mistake.
     return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
@@ -187,24 +189,29 @@ def _is_template(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-COUNT = "a whole number, 1 or more", _is_count, int
-MAYBE = COUNT[0], lambda value: value is None or _is_count(value), int
-PROBABILITY = "a number above 0, at most 1", _is_probability, float
-TEMPLATE = "a template", _is_template, str
+WHOLE = "a whole number, 1 or more"
+KINDS: dict[str, tuple[str, Callable[[Any], bool], Callable[[str], Any]]] = {
+    "count": (WHOLE, _is_count, int),
+    "count or None": (WHOLE, lambda value: value is None or _is_count(value), int),
+    "probability": ("a number above 0, at most 1", _is_probability, float),
+    "template": ("a template", _is_template, str),
+}
 
 
-def setting(default: Any, kind: Any, help: str) -> Any:
+def setting(default: Any, kind: str | tuple[Any, ...], help: str) -> Any:
     """A field of a strategy: checked, kept in the journal, and an option of the command line.
 
     Args:
         default: its value unless another one is passed.
-        kind: `COUNT`, `MAYBE` (a count or None), `PROBABILITY`, `TEMPLATE`, or a tuple of choices.
+        kind: ``"count"``, ``"count or None"``, ``"probability"``, ``"template"``, or a tuple of
+            choices.
         help: for ``jaxseq active start --help``; ends in the default in brackets.
     """
-    if callable(kind[1]):
-        return field(default=default, metadata={"setting": Setting(help, *kind)})
-    parse = None if kind == (True, False) else str
-    about = Setting(help, f"one of {list(kind)}", lambda value: value in kind, parse, kind)
+    if isinstance(kind, str):
+        about = Setting(help, *KINDS[kind])
+    else:
+        parse = None if kind == (True, False) else str  # a flag has no text to parse
+        about = Setting(help, f"one of {list(kind)}", lambda value: value in kind, parse, kind)
     return field(default=default, metadata={"setting": about})
 
 
@@ -244,6 +251,7 @@ class Strategy(abc.ABC):
     """Units asked per round, tokens or sentences; None for all."""
 
     def __post_init__(self) -> None:
+        # Also when a journal is read: settings that somebody has edited are refused.
         for one in fields(self):  # pyright: ignore[reportArgumentType] - a dataclass
             about, value = one.metadata.get("setting"), getattr(self, one.name)
             if about is not None and not about.is_legal(value):
@@ -261,23 +269,11 @@ class Strategy(abc.ABC):
 
     @abc.abstractmethod
     def propose(self, look: Look, known: np.ndarray, sampled: np.ndarray | None) -> Proposal:
-        """What to ask next; see `jaxseq.active.propose`, which checks the arguments.
-
-        Args:
-            look: what the model says of the pool.
-            known: bool [N], tokens that have a label; they are never asked.
-            sampled: bool [B], sentences that were chosen whole before; None for none.
-        """
+        """What to ask next, of arguments that `jaxseq.active.propose` has checked."""
 
     @abc.abstractmethod
     def informative(self, look: Look, known: np.ndarray, sampled: np.ndarray | None) -> int:
-        """How many units could still be asked; see `jaxseq.active.informative`.
-
-        Args:
-            look: as for `propose`.
-            known: as for `propose`.
-            sampled: as for `propose`.
-        """
+        """How many units could still be asked; see `jaxseq.active.informative`."""
 
 
 STRATEGIES: dict[str, type[Strategy]] = {}
@@ -297,7 +293,7 @@ def register(name: str, summary: str) -> Callable[[Kind], Kind]:
     def keep(kind: Kind) -> Kind:
         if name in STRATEGIES:
             raise ValueError(f"name: expected one that no strategy has yet, got {name!r}")
-        kind.name, kind.summary = name, summary
+        kind.name, kind.summary = name, summary  # on the class: an instance knows what it is called
         STRATEGIES[name] = kind
         return kind
 
@@ -340,11 +336,7 @@ def informative(
 ) -> int:
     """How many units, tokens or sentences, the strategy could still ask.
 
-    Args:
-        look: as for `propose`.
-        known: as for `propose`.
-        strategy: as for `propose`.
-        sampled: as for `propose`.
+    The arguments are those of `propose`.
 
     Example:
         >>> import numpy as np

@@ -107,10 +107,13 @@ def learner_settings(learner: Any, pool: Pool) -> dict[str, Any]:
     def plain(value: Any) -> Any:  # also where it is a number of NumPy
         return value.item() if isinstance(value, np.generic) else value
 
+    name = learner.strategy.name
+    if name not in STRATEGIES:  # nobody could go on with it
+        raise ValueError(f"strategy: expected a registered one to be kept, got {learner.strategy}")
     strategy = {name: plain(value) for name, value in asdict(learner.strategy).items()}
     return {
         "estimator": learner.estimator.settings_to_json(),
-        "strategy": {"kind": learner.strategy.name, **strategy},
+        "strategy": {"kind": name, **strategy},
         **{name: plain(getattr(learner, name)) for name in PLAIN},
         "classes": pool.classes,
         "sentences": len(pool.lengths),
@@ -170,6 +173,7 @@ def read_run(folder: RunFolder, learner: Any, settings: Mapping[str, Any], X: It
         ValueError: for another pool, and for a folder that is not sound.
     """
     pool = Pool.read(learner.estimator, X, None, settings.get("classes"), learner.strategy)
+    # Answers are by number of sentence and token: in another pool they would mean other words.
     if pool.digest() != settings.get("pool"):
         raise ValueError(
             f"X: expected the pool of {folder.path} ({settings.get('sentences')} sentences, "
@@ -204,6 +208,7 @@ def _replay(run: Run, events: list[dict[str, Any]], estimator: CRFTagger) -> str
         kind = event["kind"]
         if kind == "proposed":
             numbers = (np.array(event[n], np.int64) for n in ("guesses", "labels", "sampled"))
+            # As it was: another proposal of the same model could differ by rounding.
             run.take(Proposal([Query(*query) for query in event["queries"]], *numbers))
         elif kind == "answers":
             answers = {
@@ -216,7 +221,7 @@ def _replay(run: Run, events: list[dict[str, Any]], estimator: CRFTagger) -> str
                 run.note([token], answered=label is not None)
         elif kind == "labels":
             run.add_labels(event["labels"], estimator)
-        elif kind == "trained":
+        elif kind == "trained":  # also of a round that was rechecked, which has two
             run.end_round(event["round"])
             digest = event["model"]
             run.history.append({n: v for n, v in event.items() if n not in ("kind", "model")})

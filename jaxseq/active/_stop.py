@@ -40,7 +40,7 @@ def first_sentences(
     """
     if how not in HOW:
         raise ValueError(f"how: expected one of {list(HOW)}, got {how!r:.60}")
-    count = operator.index(count)
+    count = operator.index(count)  # refuses 2.0, takes NumPy's numbers
     if count < 0:
         raise ValueError(f"count: expected 0 or more, got {count}")
     lengths = np.asarray(lengths)
@@ -88,7 +88,7 @@ def agreement(before: np.ndarray, after: np.ndarray) -> float:
     first, second = (np.bincount(half, minlength=len(names)) for half in np.split(numbers, 2))
     # Whole numbers, of n and of n²: equal labellings have a κ of 1 to the bit.
     agreed, chance = int((before == after).sum()), int((first * second).sum())
-    if chance == n * n:
+    if chance == n * n:  # one label on all tokens, twice: 0/0
         return 1.0
     return (agreed * n - chance) / (n * n - chance)
 
@@ -187,47 +187,3 @@ class ActiveStatus:
         """Everything, the shares too, for JSON."""
         shares = {"labelled_share": self.labelled_share, "sentence_share": self.sentence_share}
         return {**asdict(self), **shares}
-
-
-def why_stop(
-    *,
-    trained: int,
-    labelled: int,
-    left: int,
-    agreed: float | None,
-    count: int | None,
-    kappa: float,
-    max_rounds: int | None,
-    budget: int | None,
-) -> tuple[bool, str]:
-    """Whether to stop, and why, or why not.
-
-    Args:
-        trained: trainings done.
-        labelled: tokens with an answer.
-        left: informative units.
-        agreed: the agreement of the last two models.
-        count: units asked per round; None for all.
-        kappa: of the learner, as the next two.
-        max_rounds: at most, after the initial one.
-        budget: labelled tokens, at most.
-    """
-    if not trained:
-        return False, "there is no model yet"
-    if budget is not None and labelled >= budget:
-        return True, f"the budget of {budget} tokens is spent"
-    if max_rounds is not None and trained > max_rounds:
-        return True, f"the number of rounds asked for, {max_rounds}, is reached"
-    if not left:
-        return True, "nothing informative is left to ask"
-    if agreed is None:
-        return False, "there is only one model yet, and none to compare it with"
-    q = 1 if count is None else count
-    if is_stable(agreed, left, q, kappa):
-        return (
-            True,
-            f"κ = {agreed:.6f} is above {kappa}, and {left} informative units are below {q}",
-        )
-    if agreed <= kappa:
-        return False, f"κ = {agreed:.6f} of the last two models is not above {kappa}"
-    return False, f"{left} informative units are left, {q} or more"

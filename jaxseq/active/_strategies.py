@@ -12,10 +12,6 @@ from typing import Literal
 import numpy as np
 
 from jaxseq.active._query import (
-    COUNT,
-    MAYBE,
-    PROBABILITY,
-    TEMPLATE,
     Look,
     Proposal,
     Query,
@@ -55,10 +51,10 @@ class TokenQueries(Strategy):
         TokenQueries(count=500, threshold=0.9, per_sentence=None, per_form=None)
     """
 
-    count: int | None = setting(500, MAYBE, PER_ROUND)
-    threshold: float = setting(0.99, PROBABILITY, SURE)
-    per_sentence: int | None = setting(None, MAYBE, PER_SENTENCE)
-    per_form: int | None = setting(None, MAYBE, BY_FORM)
+    count: int | None = setting(500, "count or None", PER_ROUND)
+    threshold: float = setting(0.99, "probability", SURE)
+    per_sentence: int | None = setting(None, "count or None", PER_SENTENCE)
+    per_form: int | None = setting(None, "count or None", BY_FORM)
 
     @property
     def wanted(self) -> Wanted:
@@ -112,13 +108,13 @@ class GroupQueries(Strategy):
 
     alike: str = setting(
         "lower(word[0])",
-        TEMPLATE,
+        "template",
         "tokens are alike where this template has one value (lower(word[0]); with parts of speech "
         "lower(word[0])|pos[-1]|pos[1] is better)",
     )
-    count: int | None = setting(500, MAYBE, PER_ROUND)
-    threshold: float = setting(0.999, PROBABILITY, SURE)
-    per_sentence: int | None = setting(None, MAYBE, PER_SENTENCE)
+    count: int | None = setting(500, "count or None", PER_ROUND)
+    threshold: float = setting(0.999, "probability", SURE)
+    per_sentence: int | None = setting(None, "count or None", PER_SENTENCE)
 
     @property
     def wanted(self) -> Wanted:
@@ -129,7 +125,7 @@ class GroupQueries(Strategy):
         """The least sure token of each group, those of the most valuable groups first."""
         if look.groups is None:
             raise ValueError("look.groups: expected the groups of the tokens, got None")
-        size = int(look.groups.max(initial=-1)) + 1
+        size = int(look.groups.max(initial=-1)) + 1  # of a pool without tokens, none
         doubt = np.where(known, 0.0, 1 - look.confidence.astype(np.float64))
         wrong = np.bincount(look.groups, weights=doubt, minlength=size)
         # v_g, on each token of the group
@@ -172,9 +168,9 @@ class SpanQueries(Strategy):
         SpanQueries(width=3, count=500, threshold=0.9)
     """
 
-    width: int = setting(3, COUNT, "tokens, at most (3)")
-    count: int | None = setting(500, MAYBE, PER_ROUND)
-    threshold: float = setting(0.99, PROBABILITY, SURE)
+    width: int = setting(3, "count", "tokens, at most (3)")
+    count: int | None = setting(500, "count or None", PER_ROUND)
+    threshold: float = setting(0.99, "probability", SURE)
 
     @property
     def wanted(self) -> Wanted:
@@ -185,6 +181,7 @@ class SpanQueries(Strategy):
         """The best windows that do not overlap, best first."""
         scores = self._scores(look, known)
         extra, start = np.nonzero(scores > 0)
+        # The last key counts first: by score, then by place, then narrow before wide.
         order = np.lexsort((extra, start, -scores[extra, start]))
         left = len(known) if self.count is None else self.count
         sentence, position = look.sentence, look.position
@@ -194,6 +191,7 @@ class SpanQueries(Strategy):
         for begin, width in zip(start[order].tolist(), (extra[order] + 1).tolist()):
             if not left:
                 break
+            # A narrower one further down may still fit into what is left of the round.
             if width > left or taken[begin : begin + width].any():
                 continue
             taken[begin : begin + width] = True
@@ -206,7 +204,7 @@ class SpanQueries(Strategy):
         """Tokens of windows that are worth their price."""
         inside = np.zeros(len(known), bool)
         for k, row in enumerate(self._scores(look, known) > 0):
-            for shift in range(k + 1):
+            for shift in range(k + 1):  # the tokens of a window of k + 1 that begins there
                 inside[shift:] |= row[: len(row) - shift]
         return int(inside.sum())
 
@@ -256,7 +254,7 @@ class SequenceQueries(Strategy):
         'all'
     """
 
-    count: int | None = setting(500, MAYBE, PER_ROUND)
+    count: int | None = setting(500, "count or None", PER_ROUND)
     by: Literal["viterbi", "entropy", "n_best"] = setting(
         "viterbi",
         ("viterbi", "entropy", "n_best"),
@@ -265,13 +263,13 @@ class SequenceQueries(Strategy):
     ask: Literal["all", "unsure", "none"] = setting(
         "all", ("all", "unsure", "none"), "which of their tokens (all)"
     )
-    threshold: float = setting(0.99, PROBABILITY, SURE)
+    threshold: float = setting(0.99, "probability", SURE)
     keep_sure: Literal["open", "model"] = setting(
         "open",
         ("open", "model"),
         "whether the other tokens stay open or take the model's label (open)",
     )
-    n_best: int = setting(15, COUNT, "labellings that --by n_best looks at (15)")
+    n_best: int = setting(15, "count", "labellings that --by n_best looks at (15)")
     again: bool = setting(False, (True, False), "a sentence may be chosen a second time")
 
     def __post_init__(self) -> None:
@@ -301,10 +299,11 @@ class SequenceQueries(Strategy):
             )
         doubt = look.sequence[self.by] * (-1 if self.by == "viterbi" else 1)
         candidates = np.flatnonzero(self._candidates(look, known, sampled))
+        # A stable sort of the negated scores keeps ties in the order of the pool.
         chosen = candidates[np.argsort(-doubt[candidates], kind="stable")][: self.count]
         rank = np.full(len(look.lengths), len(chosen))
         rank[chosen] = np.arange(len(chosen))
-        inside = ~known & (rank[look.sentence] < len(chosen))
+        inside = ~known & (rank[look.sentence] < len(chosen))  # open tokens of chosen sentences
         asked = inside if self.ask == "all" else inside & self._is_asked(look)
         guesses = np.flatnonzero(inside & self._takes_guess(look))
         queries = _runs(look, asked, rank, doubt)

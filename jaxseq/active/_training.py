@@ -95,15 +95,11 @@ def train_on(
     if older is not None:
         plan = replace(plan, settings=warm_settings(plan.settings))
     full = plan
-    if most is not None:
-        settings = plan.settings
-        fewer = settings._replace(max_iterations=min(most, settings.max_iterations))
-        is_lbfgs = plan.algorithm == "lbfgs"
-        plan = (
-            replace(plan, settings=fewer)
-            if is_lbfgs
-            else replace(plan, epochs=min(most, plan.epochs))
-        )
+    if most is not None and plan.algorithm == "lbfgs":
+        fewer = plan.settings._replace(max_iterations=min(most, plan.settings.max_iterations))
+        plan = replace(plan, settings=fewer)
+    elif most is not None:
+        plan = replace(plan, epochs=min(most, plan.epochs))
     prepared = time.perf_counter() - clock
     if plan.algorithm == "lbfgs":
         fitted = _descend(problem, plan, spread, start, shape)

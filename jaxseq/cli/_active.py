@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import Field, fields
 from pathlib import Path
@@ -185,6 +185,7 @@ def _names_of_pool(options: argparse.Namespace) -> Names:
     if path == STANDARD:
         raise ValueError("--pool: expected a file, or --columns with the names of its columns")
     require_file(path)
+    # The first line tells the number of columns, and then the file is read from its beginning.
     require_rereadable(path, "or else --columns with the names of its columns")
     blocks = iter_blocks(path, options.delimiter)
     width = next((block.width for block in blocks if not block.is_docstart), 0)
@@ -243,12 +244,6 @@ def _read_plain(options: argparse.Namespace, needed: Sequence[str]) -> list[Sent
     if not sentences:
         raise ValueError(f"{place}: expected at least one sentence, found none")
     return sentences
-
-
-def add_folder_and_json(parser: argparse.ArgumentParser) -> None:
-    """Add the folder, which every subcommand but ``start`` takes, and ``--json``."""
-    parser.add_argument("folder", metavar="DIR", help="of jaxseq active start")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def add_start(subparsers: Any) -> None:
@@ -369,6 +364,7 @@ def _write(
     classes = set(options.labels or ())
     if train is not None:
         classes |= {label for row in train.labels for label in row if label is not None}
+    # Beside the place, on the same disk, so that moving it there is one step.
     folder = out.absolute().with_name(f".{out.absolute().name}.{secrets.token_hex(6)}.tmp")
     try:
         learner.begin(corpora.pool, labels, sorted(classes), folder=folder)
@@ -376,20 +372,6 @@ def _write(
         os.replace(folder, out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def add_labels(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq active labels``."""
-    parser = subparsers.add_parser(
-        "labels",
-        help="list the labels that may be given, or add some",
-        description="List the labels that may be given, or add some that were not thought of at "
-        "the start. What was answered stays; the next training starts from the weights that are "
-        "known. Queries that were written before do not offer new labels: write them again.",
-    )
-    add_folder_and_json(parser)
-    parser.add_argument("--add", nargs="+", metavar="NAME", help="labels that are not known yet")
-    parser.set_defaults(run=_run_labels)
 
 
 def _run_labels(options: argparse.Namespace) -> int:
@@ -404,23 +386,6 @@ def _run_labels(options: argparse.Namespace) -> int:
 
 
 TASKS, CONFIG, LINES = "tasks.json", "labels.xml", "queries.jsonl"
-
-
-def add_query(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq active query``."""
-    parser = subparsers.add_parser(
-        "query",
-        help="write what to label next, for Label Studio and as JSON lines",
-        description="Write the queries of this round that have no answer yet to DIR/round-NNN: "
-        f"{TASKS} to import into Label Studio, {CONFIG}, the labelling interface of its project, "
-        f"and {LINES}, the same for other programs. The queries stay the same until the next "
-        "training.",
-    )
-    add_folder_and_json(parser)
-    parser.add_argument(
-        "--count", type=int, metavar="N", help="only the N least sure ones (all of the round)"
-    )
-    parser.set_defaults(run=_run_query)
 
 
 def _run_query(options: argparse.Namespace) -> int:
@@ -476,33 +441,12 @@ def write_questions(where: Path, questions: list[Question], run: ActiveRun) -> N
             file.write(text)
 
 
-def add_answer(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq active answer``."""
-    parser = subparsers.add_parser(
-        "answer",
-        help="take in answers, from Label Studio or as JSON lines, and train",
-        description="Take in answers, some or all of the round under way, and train. If one of "
-        "them is illegal none is taken in. Tasks of past rounds that come again in an export of "
-        "Label Studio count as tasks without an answer, if their labels are those taken in then.",
-    )
-    add_folder_and_json(parser)
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        help='Label Studio\'s export, as JSON or JSON-MIN, or JSON lines such as {"round": 1, '
-        '"sentence": 17, "position": 4, "label": "B-NP"} (- is standard input)',
-    )
-    parser.add_argument(
-        "--no-train", action="store_true", help="only take them in; the round goes on"
-    )
-    parser.set_defaults(run=_run_answer)
-
-
 def _run_answer(options: argparse.Namespace) -> int:
     text = list(iter_input(options.file))
     with opened(options.folder) as run:
         answers, skipped = read_answers(text, shown(options.file), run)
         try:
+            # All or none, in one transaction, on the disk before the training begins.
             run.learner.answer(answers, round=run.round)
         except ValueError as error:  # labels that the scheme forbids, in one sentence
             raise ValueError(f"{shown(options.file)}: {error}") from error
@@ -515,31 +459,6 @@ def _run_answer(options: argparse.Namespace) -> int:
         report = run.report() | {"answers": tokens, "without_answer": skipped}
         tell(report, options.json, lines)
     return 0
-
-
-def add_status(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq active status``."""
-    parser = subparsers.add_parser(
-        "status",
-        help="rounds, labels, scores, and whether to stop",
-        description="Say where active learning stands, and whether to stop; also while another "
-        "subcommand is at work on the folder.",
-    )
-    add_folder_and_json(parser)
-    parser.set_defaults(run=_run_status)
-
-
-def add_active_train(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq active train``."""
-    parser = subparsers.add_parser(
-        "train",
-        help="end the round: train on the labels so far",
-        description="End the round: train on all labels so far, as jaxseq active answer does "
-        "unless it is told not to, but to the end also where --between makes trainings short: for "
-        "a model to be used before it is time to stop.",
-    )
-    add_folder_and_json(parser)
-    parser.set_defaults(run=_run_train)
 
 
 def _run_status(options: argparse.Namespace) -> int:
@@ -557,29 +476,6 @@ def _run_train(options: argparse.Namespace) -> int:
 
 
 CHANGES = ("l1", "l2", "max_iterations", "weights", "cores")  # where not set, those of the run hold
-
-
-def add_finish(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq active finish``."""
-    parser = subparsers.add_parser(
-        "finish",
-        help="train a model to be used, with other settings than the one that asks",
-        description="Train a model from zeros on all labels so far (of a strategy that takes some "
-        "from the model, on those too), with other settings than the model that asks, and save it. "
-        "The run stays as it is, and may go on; this command may run while another subcommand is "
-        "at work on the folder.",
-        epilog="Settings that are not given are those of jaxseq active start.",
-    )
-    add = parser.add_argument
-    add("--out", required=True, metavar="MODEL", help="the folder to save the model in")
-    add("--l1", type=float, metavar="X", help="strength of the l1 penalty")
-    add("--l2", type=float, metavar="X", help="strength of the l2 penalty; a model that asks may "
-        "want a larger one, which makes it less sure")  # fmt: skip
-    add("--max-iterations", type=int, metavar="N", help="of L-BFGS")
-    add("--weights", choices=WEIGHTS, help="which pairs of attribute and label have a weight")
-    add("--cores", type=int, metavar="N", help="threads to train with")
-    add_folder_and_json(parser)
-    parser.set_defaults(run=_run_finish)
 
 
 def _run_finish(options: argparse.Namespace) -> int:
@@ -615,11 +511,6 @@ def _finish_as_text(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-SUBCOMMANDS = (
-    add_start, add_query, add_answer, add_annotate, add_labels, add_active_train, add_status,
-    add_finish,
-)  # fmt: skip
-
 EXAMPLE = """\
 example:
   jaxseq active start --train few.txt --pool many.txt --dev dev.txt --templates conll2000 \\
@@ -651,5 +542,80 @@ def add_active(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     inner = parser.add_subparsers(title="subcommands", metavar="subcommand", required=True)
-    for add_subcommand in SUBCOMMANDS:
-        add_subcommand(inner)
+
+    def subcommand(name: str, run: Callable[..., int], **about: Any) -> Callable[..., Any]:
+        """Add one that works on a folder; what is returned adds options to it."""
+        added = inner.add_parser(name, **about)
+        added.add_argument("folder", metavar="DIR", help="of jaxseq active start")
+        added.add_argument("--json", action="store_true", help="print one JSON object")
+        added.set_defaults(run=run)
+        return added.add_argument
+
+    add_start(inner)
+    option = subcommand(
+        "query",
+        _run_query,
+        help="write what to label next, for Label Studio and as JSON lines",
+        description="Write the queries of this round that have no answer yet to DIR/round-NNN: "
+        f"{TASKS} to import into Label Studio, {CONFIG}, the labelling interface of its project, "
+        f"and {LINES}, the same for other programs. The queries stay the same until the next "
+        "training.",
+    )
+    option("--count", type=int, metavar="N", help="only the N least sure ones (all of the round)")
+    option = subcommand(
+        "answer",
+        _run_answer,
+        help="take in answers, from Label Studio or as JSON lines, and train",
+        description="Take in answers, some or all of the round under way, and train. If one of "
+        "them is illegal none is taken in. Tasks of past rounds that come again in an export of "
+        "Label Studio count as tasks without an answer, if their labels are those taken in then.",
+    )
+    option(
+        "file",
+        metavar="FILE",
+        help='Label Studio\'s export, as JSON or JSON-MIN, or JSON lines such as {"round": 1, '
+        '"sentence": 17, "position": 4, "label": "B-NP"} (- is standard input)',
+    )
+    option("--no-train", action="store_true", help="only take them in; the round goes on")
+    add_annotate(inner)
+    option = subcommand(
+        "labels",
+        _run_labels,
+        help="list the labels that may be given, or add some",
+        description="List the labels that may be given, or add some that were not thought of at "
+        "the start. What was answered stays; the next training starts from the weights that are "
+        "known. Queries that were written before do not offer new labels: write them again.",
+    )
+    option("--add", nargs="+", metavar="NAME", help="labels that are not known yet")
+    subcommand(
+        "train",
+        _run_train,
+        help="end the round: train on the labels so far",
+        description="End the round: train on all labels so far, as jaxseq active answer does "
+        "unless it is told not to, but to the end also where --between makes trainings short: for "
+        "a model to be used before it is time to stop.",
+    )
+    subcommand(
+        "status",
+        _run_status,
+        help="rounds, labels, scores, and whether to stop",
+        description="Say where active learning stands, and whether to stop; also while another "
+        "subcommand is at work on the folder.",
+    )
+    option = subcommand(
+        "finish",
+        _run_finish,
+        help="train a model to be used, with other settings than the one that asks",
+        description="Train a model from zeros on all labels so far (of a strategy that takes some "
+        "from the model, on those too), with other settings than the model that asks, and save it. "
+        "The run stays as it is, and may go on; this command may run while another subcommand is "
+        "at work on the folder.",
+        epilog="Settings that are not given are those of jaxseq active start.",
+    )
+    option("--out", required=True, metavar="MODEL", help="the folder to save the model in")
+    option("--l1", type=float, metavar="X", help="strength of the l1 penalty")
+    option("--l2", type=float, metavar="X", help="strength of the l2 penalty; a model that asks "
+        "may want a larger one, which makes it less sure")  # fmt: skip
+    option("--max-iterations", type=int, metavar="N", help="of L-BFGS")
+    option("--weights", choices=WEIGHTS, help="which pairs of attribute and label have a weight")
+    option("--cores", type=int, metavar="N", help="threads to train with")

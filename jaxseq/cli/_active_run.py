@@ -72,6 +72,7 @@ def write_corpora(folder: Path, corpora: Corpora) -> None:
         "sources": corpora.sources,
         "sha256": {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()},
     }
+    # Last: without it the folder is no run.
     texts[ABOUT] = f"{json.dumps(about, indent=1)}\n".encode()
     for name, text in texts.items():
         (folder / name).write_bytes(text)
@@ -106,6 +107,7 @@ def read_corpora(folder: Path) -> Corpora:
 
 def _read(path: Path, digest: str) -> list[dict[str, Any]]:
     data = path.read_bytes() if path.is_file() else b""
+    # Answers are by number: in a file that was edited they would stand at other words.
     if hashlib.sha256(data).hexdigest() != digest:
         raise ValueError(f"{path}: expected the file that jaxseq active start wrote, found another")
     return [json.loads(line) for line in data.decode().split("\n")[:-1]]
@@ -120,8 +122,7 @@ def _sentences(rows: list[dict[str, Any]]) -> list[Sentence]:
 
 
 Say = Callable[[str], object]
-TRIES, PAUSE = 4, 0.1
-"""How often a folder is looked at that changes meanwhile, and seconds between."""
+TRIES, PAUSE = 4, 0.1  # looks at a folder that changes meanwhile, and seconds between them
 
 NOTHING_ASKED = "there is nothing to ask in round {}"
 
@@ -187,6 +188,7 @@ class ActiveRun:
             full: as for `ActiveLearner.train`.
         """
         learner = self.learner.train(full=full)
+        # A model from zeros needs no comparison with one from zeros.
         warm = learner.history_[-1]["start"] == "warm"
         if warm and learner.check_warm_start and learner.status().stop:
             learner.recheck()
@@ -200,6 +202,7 @@ class ActiveRun:
             say: told before each training, which may take a while.
         """
         queries = self.learner.propose()
+        # A strategy may take labels from the model and ask nothing: then training goes on.
         while not queries and (self.asked() or not self.learner.status().stop):
             done = "all queries of round {} are answered" if self.asked() else NOTHING_ASKED
             say(f"{done.format(self.round)}: training")

@@ -87,6 +87,7 @@ def ask_in_words(run: ActiveRun, queries: Sequence[Query]) -> list[Question]:
             inside = slice(begin + query.start, begin + query.stop)
             labels, sure = look.labels[inside].tolist(), look.confidence[inside].tolist()
             guess = tuple(None if k < 0 else run.classes[k] for k in labels)
+            # Rounded: more digits differ from machine to machine.
             confidence = tuple(None if k < 0 else round(p, 6) for k, p in zip(labels, sure))
         words = run.corpora.words(query.sentence)
         questions.append(Question(run.round, *query, words, guess, confidence))
@@ -286,7 +287,7 @@ def read_lines(lines: Iterable[str], path: str, rules: AnswerRules) -> tuple[lis
             read = _read_line(line, f"{path}:{number}", rules)
             answers += read
             skipped += not read
-    refusals.tell()
+    refusals.tell()  # all at once: who wrote the file mends it once
     return answers, skipped
 
 
@@ -420,6 +421,7 @@ def labelling_config(labels: Sequence[str]) -> str:
     lines = ["<View>", '  <Header value="$question"/>']
     lines.append(f'  <Labels name="{CONTROL}" toName="{TEXT}">')
     for number, label in enumerate(labels):
+        # Labels beyond the keys are chosen with the mouse.
         key = f' hotkey="{HOTKEYS[number]}"' if number < len(HOTKEYS) else ""
         value = quoteattr(label)
         lines.append(f'    <Label value={value} background="{_colour(number)}"{key}/>')
@@ -589,7 +591,11 @@ def _positions(region: Region, tokens: Sequence[str], classes: Sequence[str], pl
 
 
 def _reads_right(region: Region, text: str) -> bool:
-    return region.text is None or region.text.strip() == text[region.start : region.end].strip()
+    if region.text is None:
+        return True
+    # Beyond the end a slice would be cut short, and a place in UTF-16 could read right by that.
+    inside = region.end <= len(text)
+    return inside and region.text.strip() == text[region.start : region.end].strip()
 
 
 def _in_code_points(regions: list[Region], tokens: Sequence[str]) -> list[Region]:

@@ -238,8 +238,8 @@ def test_quit_keeps_the_answers_and_later_goes_on(fresh, succeed, type_in):
     type_in("")  # the input ends
     out = succeed("active", "annotate", fresh)
     assert "0 answers kept" in out
-    asked = [line for line in journal(fresh) if line["kind"] == "query"]
-    total = sum(query["stop"] - query["start"] for query in asked)
+    (proposed,) = [event for event in journal(fresh) if event["kind"] == "proposed"]
+    total = sum(stop - start for _, start, stop, _ in proposed["queries"])
     assert f"token 3 of {total}," in out  # those with an answer are not shown again
     assert "token 1 of" not in out
     assert answers_in(fresh) == first

@@ -85,6 +85,12 @@ def test_labels_come_back(form, units, data):
     assert skipped == 0
 
 
+def test_a_place_in_utf16_beyond_the_end_of_the_text_is_read():
+    word = "\U00010000"
+    task = full(as_task(question(0, 1, [word])), {"result": [region(0, 2, "O", word)]})
+    assert read(task, rules=rules_for([word])) == ([Answer(0, 0, "O")], 0)
+
+
 def test_guesses_are_regions_of_single_tokens_and_come_back_if_accepted():
     asked = Question(ROUND, 0, 1, 3, 0.5, WORDS, ("I-NP", "NAME"), (0.5, 0.25))
     task = as_task(asked)
