@@ -1,26 +1,25 @@
-"""Unfinished searches on disk, to go on from later exactly where they stopped.
+"""Files that are whole or not there, and the store of unfinished work.
 
-One file has all arrays; where weights are in blocks of a mesh, see `jaxseq.crf`.
+A search, a cross-validation, a path: whatever takes long keeps its state in a `SearchStore`, to go
+on from later exactly where it stopped.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
-
-# -------------------------------------------------------------------------------------------------
-# Files that are on the disk, whole, before they take the place of others.
 
 
 @contextmanager
@@ -89,25 +88,356 @@ def as_os_error(error: Exception, path: str | os.PathLike[str]) -> OSError:
     return OSError(int(number[1]), os.strerror(int(number[1])), os.fspath(path))
 
 
-FORMAT = "jaxseq checkpoint 1"
-FORMAT_OF_INDEX = "jaxseq checkpoint 2"
-"""Of a file with the small arrays alone, and the names of those that have the large ones."""
-
 Tree = TypeVar("Tree")
+
+FORMAT = "jaxseq checkpoint 1"
+"""Of the files of a `SearchStore`; in their metadata, so that others are not taken for ours."""
+
+MODULUS = 1 << 256
+"""Sums of digests are taken modulo this, so that they are as long as one digest."""
+
+
+class Fingerprint:
+    """Says which job this is: a hash of everything that its results depend on.
+
+    Args:
+        parts: as of `add`.
+
+    Example:
+        >>> one = Fingerprint("training", {"l2": 1.0, "labels": {"N", "V"}}, np.zeros(3))
+        >>> str(one) == str(Fingerprint("training").add({"labels": {"V", "N"}, "l2": 1.0}))
+        False
+        >>> len(str(one))
+        64
+    """
+
+    def __init__(self, *parts: Any):
+        self._digest = hashlib.sha256()
+        self.add(*parts)
+
+    def add(self, *parts: Any) -> Fingerprint:
+        """Take in arrays by their type, shape and bytes, and all else by its text.
+
+        Sets have no order, and dictionaries that of their entries. What has a text with an address
+        in memory is not for this.
+        """
+        for part in parts:
+            if isinstance(part, np.ndarray | jax.Array):
+                array = np.asarray(part)
+                self._update(f"{array.dtype.str}{array.shape}".encode())
+                self._update(np.ascontiguousarray(array).tobytes())
+            else:
+                self._update(plain_text(part).encode("utf-8", "surrogatepass"))
+        return self
+
+    def add_unordered(
+        self,
+        lengths: np.ndarray,
+        *columns: np.ndarray | None,
+        weights: np.ndarray | None = None,
+        devices: Agreement | None = None,
+    ) -> Fingerprint:
+        """Take in sentences, of all processes, in a way that their order does not change.
+
+        Args:
+            lengths: tokens of each.
+            columns: arrays [tokens, …] of all sentences, one after another.
+            weights: how much each sentence counts; None for 1.
+            devices: the processes, which call this together.
+        """
+        weights = np.ones(len(lengths)) if weights is None else np.asarray(weights, float)
+        total = 0
+        for end, length, weight in zip(np.cumsum(lengths).tolist(), lengths.tolist(), weights):
+            digest = hashlib.sha256(repr((length, float(weight))).encode())
+            for column in columns:
+                digest.update(b"-" if column is None else column[end - length : end].tobytes())
+            total += int.from_bytes(digest.digest(), "big")
+        # Modulo a digest's size, so that it is as long whatever the number of sentences.
+        total = (_Alone() if devices is None else devices).total(total % MODULUS) % MODULUS
+        return self.add(f"{total:x}")
+
+    def _update(self, data: bytes) -> None:
+        # With its length, so that the end of one part is not taken for the start of the next.
+        self._digest.update(len(data).to_bytes(8, "big"))
+        self._digest.update(data)
+
+    def __int__(self) -> int:
+        """For sums of the fingerprints of many things, which their order does not change."""
+        return int.from_bytes(self._digest.digest(), "big")
+
+    def __str__(self) -> str:
+        return self._digest.hexdigest()
+
+
+def plain_text(part: Any) -> str:
+    """Data and settings as text, the same in every process.
+
+    Example:
+        >>> plain_text({"scheme": None, "labels": {"V", "N"}})
+        "{'scheme':None,'labels':set('N','V')}"
+    """
+    if isinstance(part, set | frozenset):  # whose order depends on the process
+        return "set(" + ",".join(sorted(map(plain_text, part))) + ")"
+    if isinstance(part, list | tuple):
+        return "[" + ",".join(map(plain_text, part)) + "]"
+    if isinstance(part, dict):
+        return "{" + ",".join(f"{key!r}:{plain_text(part[key])}" for key in part) + "}"
+    return repr(part)
+
+
+class Saved(NamedTuple):
+    """What was last saved: notes (anything that JSON can hold), and arrays by their names."""
+
+    notes: Any
+    arrays: dict[str, np.ndarray]
+
+
+@runtime_checkable
+class Agreement(Protocol):
+    """How the processes of a job agree, as `jaxseq.parallel.Devices` has it."""
+
+    @property
+    def is_first(self) -> bool: ...
+
+    def agreeing(self) -> AbstractContextManager[Any]: ...
+
+    def total(self, number: int) -> int: ...
+
+    def share_first(self, notes: Any, arrays: dict[str, np.ndarray]) -> tuple[Any, dict]: ...
+
+
+class _Alone:
+    """One process, which agrees with itself."""
+
+    is_first = True
+
+    def agreeing(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def total(self, number: int) -> int:
+        return number
+
+    def share_first(self, notes: Any, arrays: dict[str, np.ndarray]) -> tuple[Any, dict]:
+        return notes, arrays
+
+
+class SearchStore:
+    """The unfinished state of one job in one file of safetensors; nothing is kept without a path.
+
+    A file appears whole or not at all, and belongs to one job: that of another is refused, and
+    stays. Where several processes share the job, all call the methods together; the first one alone
+    reads and writes.
+
+    Args:
+        path: the file, or None.
+        fingerprint: says which job this is; a string or a `Fingerprint`. Where that is costly to
+            find out, a function that gives it; it is not called without a path.
+        devices: the processes, if there are several.
+
+    Raises:
+        ValueError: where the path is not one, or a folder.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     store = SearchStore(f"{folder}/search", Fingerprint("counting", 10))
+        ...     store.save({"iteration": 3}, {"weights": np.arange(2)})
+        ...     saved = store.load()
+        ...     store.remove()
+        ...     saved.notes, saved.arrays["weights"].tolist(), store.load()
+        ({'iteration': 3}, [0, 1], None)
+    """
+
+    def __init__(self, path: Any, fingerprint: Any, devices: Agreement | None = None):
+        if not isinstance(path, str | os.PathLike | None):
+            raise ValueError(f"checkpoint: expected a path or None, got {path!r:.60}")
+        self.path = None if path is None else Path(path)
+        self._devices: Agreement = _Alone() if devices is None else devices
+        self._fingerprint = ""
+        if self.path is None:
+            return
+        with self._devices.agreeing():
+            if self._devices.is_first and self.path.is_dir():
+                raise ValueError(f"{path}: expected a file to keep the search in, got a folder")
+            self._fingerprint = str(fingerprint() if callable(fingerprint) else fingerprint)
+
+    def load(self) -> Saved | None:
+        """The last state saved; None where there is none.
+
+        Raises:
+            ValueError: for a file of another job, and for one that is no checkpoint or not whole.
+        """
+        if self.path is None:
+            return None
+        notes, arrays = None, {}
+        with self._devices.agreeing():
+            if self._devices.is_first and self.path.exists():
+                notes, arrays = read_checkpoint(self.path, self._fingerprint)
+                notes = [notes]  # notes that are None are still there
+            notes, arrays = self._devices.share_first(notes, arrays)
+        return None if notes is None else Saved(notes[0], arrays)
+
+    def save(self, notes: Any, arrays: dict[str, Any] | None = None) -> None:
+        """Replace the state.
+
+        Args:
+            notes: anything that JSON can hold.
+            arrays: by their names. Those of a pytree are named by `named_leaves`.
+        """
+        if self.path is None:
+            return
+        with self._devices.agreeing():
+            if self._devices.is_first:
+                write_checkpoint(self.path, self._fingerprint, notes, arrays or {})
+
+    def remove(self) -> None:
+        """The job is done."""
+        if self.path is None:
+            return
+        with self._devices.agreeing():
+            if self._devices.is_first:
+                self.path.unlink(missing_ok=True)
+
+
+ARRAY_FIELDS = ("parameters", "gradient", "memory")
+"""Fields of a search's state that are pytrees of arrays; all others are numbers."""
+
+State = TypeVar("State", bound=Any)
+
+
+class Before(NamedTuple):
+    """Iterations and evaluations of the stages before the one that is running."""
+
+    iterations: int = 0
+    evaluations: int = 0
+
+
+class Stages:
+    """A search in several stages, one after another, in one store.
+
+    Args:
+        store: where the state is kept. If it has one, the search goes on from there.
+
+    Example:
+        >>> class Count(NamedTuple):
+        ...     parameters: Any
+        ...     iteration: int
+        >>> stages = Stages(SearchStore(None, ""))
+        >>> stages.first, stages.resume(0, Count(jnp.zeros(2), 0), Before())[1]
+        (0, Before(iterations=0, evaluations=0))
+    """
+
+    def __init__(self, store: SearchStore):
+        self._store = store
+        self._saved = store.load()
+        self.first: int = 0 if self._saved is None else self._saved.notes["stage"]
+
+    def resume(self, stage: int, begun: State, before: Before) -> tuple[State, Before]:
+        """The state on disk, and what was done before its stage; else those given."""
+        saved, self._saved = self._saved, None
+        if saved is None or saved.notes["stage"] != stage:
+            return begun, before
+        tree = leaves_like(saved.arrays, _array_fields(begun), self._store.path)
+        numbers = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in saved.notes["state"].items()
+        }
+        return begun._replace(**tree, **numbers), Before(*saved.notes["before"])
+
+    def keep(self, stage: int, state: Any, before: Before) -> None:
+        """Write a state."""
+        if self._store.path is None:
+            return
+        arrays = named_leaves(_array_fields(state))
+        numbers = {k: v for k, v in state._asdict().items() if k not in ARRAY_FIELDS}
+        self._store.save({"stage": stage, "before": before, "state": numbers}, arrays)
+
+    def finish(self, stage: int, state: Any | None, before: Before, *, over: bool) -> None:
+        """Keep or remove the state that a stage ended with.
+
+        A search that is over leaves nothing. One that was interrupted or cut short does, and so
+        does a stage that others follow: to go on from its end is to begin the next.
+
+        Args:
+            stage: its number.
+            state: None where the one on disk is the better start.
+            before: iterations and evaluations of the stages before.
+            over: whether the whole search is.
+        """
+        if over:
+            self._store.remove()
+        elif state is not None:
+            self.keep(stage, state, before)
+
+
+def _array_fields(state: Any) -> dict[str, Any]:
+    return {name: getattr(state, name) for name in ARRAY_FIELDS if hasattr(state, name)}
+
+
+def write_checkpoint(
+    path: str | os.PathLike[str], about: str, notes: Any, arrays: dict[str, Any]
+) -> None:
+    """Write a file of a `SearchStore`, at once or not at all; OSError where that cannot be."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    # safetensors writes the memory that is there, whatever the strides say.
+    in_rows = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    metadata = {"format": FORMAT, "about": about, "extra": json.dumps(notes)}
+    with replacing(path) as temporary:
+        try:
+            save_file(in_rows, temporary, metadata)
+        except SafetensorError as error:
+            raise as_os_error(error, path) from error
+
+
+def read_checkpoint(path: str | os.PathLike[str], about: str) -> Saved:
+    """Notes and arrays of a file.
+
+    Raises:
+        ValueError: if it is none of ours, not whole, or of another search.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                raise ValueError(f"{path}: expected {FORMAT!r}, got {metadata.get('format')!r}")
+            notes = json.loads(metadata.get("extra", "null"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path}: expected a checkpoint of jaxseq, got {error}") from error
+    if metadata.get("about") != about:
+        raise ValueError(
+            f"{path}: expected a checkpoint of this very search (same data and settings), got one "
+            "of another; delete it or name another file"
+        )
+    return Saved(notes, arrays)
 
 
 def save_checkpoint(path: str | os.PathLike[str], tree: Any, about: str, extra: Any = None) -> None:
-    """Write the arrays of a pytree, with what they belong to, at once or not at all.
+    """Write the arrays of a pytree, with notes, without a store.
 
     Args:
         path: the file.
         tree: a pytree of arrays.
         about: says which search this is; `load_checkpoint` wants the same.
-        extra: anything JSON can hold.
+        extra: anything that JSON can hold.
     """
-    arrays = {name: np.asarray(leaf) for name, leaf in named_leaves(tree).items()}
-    metadata = {"format": FORMAT, "about": about, "extra": json.dumps(extra)}
-    write_arrays(path, arrays, metadata)
+    write_checkpoint(path, about, extra, named_leaves(tree))
+
+
+def load_checkpoint(path: str | os.PathLike[str], like: Tree, about: str) -> tuple[Tree, Any]:
+    """The pytree and the notes of `save_checkpoint`; ValueError if the file is another's.
+
+    Args:
+        path: the file.
+        like: a pytree of the same structure, shapes and dtypes.
+        about: as when saved.
+    """
+    saved = read_checkpoint(path, about)
+    return leaves_like(saved.arrays, like, path), saved.notes
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
@@ -115,101 +445,34 @@ def named_leaves(tree: Any) -> dict[str, Any]:
     return {f"{i:03d}": leaf for i, leaf in enumerate(jax.tree.leaves(tree))}
 
 
-def write_arrays(
-    path: str | os.PathLike[str], arrays: dict[str, np.ndarray], metadata: dict[str, str]
-) -> None:
-    """Write a file of safetensors at once or not at all; OSError where that cannot be."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
-    with replacing(path) as temporary:
-        try:
-            save_file(arrays, temporary, metadata)
-        except SafetensorError as error:
-            raise as_os_error(error, path) from error
-
-
-def load_checkpoint(path: str | os.PathLike[str], like: Tree, about: str) -> tuple[Tree, Any]:
-    """The pytree and the extra of `save_checkpoint`; ValueError if the file is another's.
+def leaves_like(arrays: dict[str, np.ndarray], like: Tree, where: Any = "checkpoint") -> Tree:
+    """The pytree of `named_leaves`, on the devices where another one is.
 
     Args:
-        path: the file.
+        arrays: of a `Saved`.
         like: a pytree of the same structure, shapes and dtypes.
-        about: as when saved.
+        where: the file, for messages.
+
+    Raises:
+        ValueError: where structure, shapes or dtypes differ.
     """
-    with open_arrays(path, FORMAT) as (file, metadata):
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    check_about(path, metadata, about)
     leaves = named_leaves(like)
-    check_names(path, arrays, leaves)
+    if sorted(arrays) != sorted(leaves):
+        raise ValueError(f"{where}: expected {len(leaves)} arrays, got {len(arrays)}")
     for name, leaf in leaves.items():
-        check_like(path, name, arrays[name], leaf)
-    placed = [place_like(arrays[name], leaf) for name, leaf in leaves.items()]
-    return jax.tree.unflatten(jax.tree.structure(like), placed), json.loads(metadata["extra"])
+        new, old = arrays[name], leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+        if new.shape != old.shape or new.dtype != old.dtype:
+            raise ValueError(
+                f"{where}: array {name}: expected {old.dtype} of shape {list(old.shape)}, "
+                f"got {new.dtype} of shape {list(new.shape)}"
+            )
+    placed = [_place_like(arrays[name], leaf) for name, leaf in leaves.items()]
+    return jax.tree.unflatten(jax.tree.structure(like), placed)
 
 
-def check_about(path: str | os.PathLike[str], metadata: Mapping[str, str], about: str) -> None:
-    """ValueError unless the file is of that search."""
-    if metadata.get("about") != about:
-        raise ValueError(
-            f"{path}: expected a checkpoint of this very search (same data and settings), got one "
-            "of another; delete it or name another file"
-        )
-
-
-def check_names(
-    path: str | os.PathLike[str], found: Mapping[str, Any], wanted: Mapping[str, Any]
-) -> None:
-    """ValueError unless a file has the arrays that are wanted."""
-    if sorted(found) != sorted(wanted):
-        raise ValueError(f"{path}: expected {len(wanted)} arrays, got {len(found)}")
-
-
-def check_like(path: str | os.PathLike[str], name: str, new: np.ndarray, leaf: Any) -> None:
-    """ValueError unless an array of a file has the shape and the dtype of a leaf."""
-    old = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
-    if new.shape != old.shape or new.dtype != old.dtype:
-        raise ValueError(
-            f"{path}: array {name}: expected {old.dtype} of shape {list(old.shape)}, "
-            f"got {new.dtype} of shape {list(new.shape)}"
-        )
-
-
-def place_like(array: np.ndarray, leaf: Any) -> jax.Array:
+def _place_like(array: np.ndarray, leaf: Any) -> jax.Array:
     """On the devices of a mesh where the leaf is on one."""
     sharding = getattr(leaf, "sharding", None)
     if not isinstance(sharding, NamedSharding):
         return jnp.asarray(array)
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
-
-
-def read_about(path: str | os.PathLike[str]) -> str | None:
-    """Which search a checkpoint is of; ValueError if the file is none."""
-    return read_metadata(path).get("about")
-
-
-def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
-    """What a checkpoint says of itself; ValueError if the file is none."""
-    with open_arrays(path, FORMAT, FORMAT_OF_INDEX) as (_, metadata):
-        return metadata
-
-
-@contextmanager
-def open_arrays(
-    path: str | os.PathLike[str], *formats: str
-) -> Iterator[tuple[Any, dict[str, str]]]:
-    """A file of one of these formats, and its metadata, in which ``"extra"`` is JSON.
-
-    ValueError for any other, and for one that is not whole.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = {"extra": "null", **(file.metadata() or {})}
-            json.loads(metadata["extra"])
-            if metadata.get("format") not in formats:
-                raise ValueError(f"{path}: expected {formats[0]!r}, got {metadata.get('format')!r}")
-            yield file, metadata
-    except (SafetensorError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path}: expected a checkpoint of jaxseq, got {error}") from error

@@ -16,6 +16,7 @@ import numpy as np
 import optax
 
 import jaxseq
+from experiments.haffari2008 import _jacobian as _published_jacobian
 from jaxseq import constraints, crf, hmm
 from jaxseq.active import _pool as _active_look
 from jaxseq.constraints import _corpus as constrained_corpus
@@ -24,11 +25,9 @@ from jaxseq.crf import _decoding as _lattices
 from jaxseq.crf import _lbfgs as _orthant
 from jaxseq.hmm import _counts
 from jaxseq.hmm import _jacobian as _em_products
-from jaxseq.hmm import _published as _em_covariance
 from jaxseq.hmm._path import _entropy_of_shard
-from jaxseq.homotopy import _linear as _bordered
+from jaxseq.homotopy import _linear as _homotopy_linear
 from jaxseq.homotopy import _problem as homotopy
-from jaxseq.homotopy import _spectrum
 from jaxseq.text import TokenFeatures
 from tests.lattice.cases import SHARED, Case, random_case, scores_of
 from tests.lattice.registry import ENTRIES, Entry, projected
@@ -365,11 +364,11 @@ def other_e_steps():
     return run, (_point(), _words().shards[0])
 
 
-@program("published_jacobian")
+@program()  # of an experiment, on the same devices
 def published_jacobian():
     def run(total, theta, words, legal):
-        total = _em_covariance._add_sequence(total, theta, words, legal)
-        return _em_covariance._times_normalisation(total, theta)
+        total = _published_jacobian._add_sequence(total, theta, words, legal)
+        return _published_jacobian._times_normalisation(total, theta)
 
     side = LABELS + LABELS**2 + WORDS * LABELS
     arguments = (np.zeros(4, np.int32), np.ones((4, LABELS), bool))
@@ -407,30 +406,21 @@ def _problem() -> homotopy.Problem:
     )
 
 
-def _bordered_arguments() -> tuple[Any, ...]:
-    point = np.ones(4, np.float32)
-    return point, point, point, np.array(True), np.float32(0.0)
-
-
-@program("follow_path", "find_critical_points", "hmm_path")
-def solution_of_bordered_systems():
+@program("follow_path", "find_critical_points", "hmm_path", "leading_eigenvalues")
+def products_with_the_jacobian_of_a_map():
+    """All that a path runs on a device: its Krylov methods are NumPy's."""
     problem = _problem()
 
-    def run(*arguments):
-        return _bordered.solve_matrix_free(problem, *arguments, jnp.float32(1e-3), 3, 2)
+    def run(theta, vector):
+        expected, push = _homotopy_linear.linearise_program(problem, theta)
+        return expected, _homotopy_linear.push_forward(push, vector)
 
-    return run, _bordered_arguments()
+    return run, (np.ones(3, np.float32), np.ones(3, np.float32))
 
 
 @program()
-def dense_solution_of_bordered_systems():
-    return partial(_bordered.solve_dense, _problem()), _bordered_arguments()
-
-
-@program("leading_eigenvalues")
-def lanczos_method():
-    run = lambda start: _spectrum.lanczos(lambda v: 2 * v, start, 3)  # noqa: E731
-    return run, (np.ones(4, np.float32),)
+def dense_jacobian_of_a_map():
+    return partial(_homotopy_linear.dense_jacobian, _problem()), (np.ones(3, np.float32),)
 
 
 # ------------------------------------------------------------------------------ constraints

@@ -26,14 +26,6 @@ from tests.programs import COVERS, ON_THE_HOST, PROGRAMS, as_shapes
 
 PLATFORMS = ["cuda", "tpu"]
 
-OF_LIBRARIES = {"dense_solution_of_bordered_systems": r"\dx3xf64"}
-"""Arrays that are not jaxseq's: JAX's own SVD for TPUs has constants, which it converts."""
-
-
-def but_for(name: str) -> str:
-    """Shapes of the few arrays of float64 that a program may have."""
-    return OF_LIBRARIES.get(name, "none")
-
 
 def lower(function, *arguments) -> str:
     """The text of the program for all platforms at once."""
@@ -67,7 +59,7 @@ def test_lowers_without_float64_callbacks_or_rounded_products(name):
     text = lower(function, *arguments)
     assert "stablehlo" in text
     assert not callbacks(text)
-    assert not double_arrays(text, but_for(name))
+    assert not double_arrays(text)
     assert not rounded_products(text)
 
 

@@ -21,6 +21,7 @@ from experiments.bench._homotopy_accuracy import accuracies
 from experiments.bench._report import Report
 from experiments.bench._timing import best_seconds
 from experiments.data import Data, choose_sources
+from experiments.haffari2008._jacobian import published_jacobian
 from experiments.haffari2008._settings import SETTINGS
 from experiments.haffari2008._task import Task
 from jaxseq.hmm import (
@@ -35,7 +36,6 @@ from jaxseq.hmm import (
     linearise_counts,
     linearise_mean_counts,
     mean_counts,
-    published_jacobian,
     shard_tally,
     smoothed_means,
 )

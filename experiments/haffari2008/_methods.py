@@ -21,7 +21,7 @@ from jaxseq.hmm import (
     has_turned,
     hmm_path,
 )
-from jaxseq.homotopy import Outcome
+from jaxseq.homotopy import PathOutcome
 
 RULES = ("monotone", "min_eigenvalue", "max_entropy")
 """By which a point of a path is chosen."""
@@ -119,7 +119,7 @@ class Followed(NamedTuple):
         """What the report says of it."""
         path = self.hmms.path
         assert path.outcome is not None
-        turned = path.outcome is Outcome.INTERRUPTED and has_turned(path)
+        turned = path.outcome is PathOutcome.INTERRUPTED and has_turned(path)
         return {
             "points": len(path.lam),
             "steps": len(path.events),

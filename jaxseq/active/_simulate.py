@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 from jaxseq._runtime import progress_bar
-from jaxseq.active._strategies import Answer, Query
+from jaxseq.active._query import Answer, Query
 from jaxseq.crf import best_labels
 from jaxseq.metrics import span_scores
 from jaxseq.taggers import split_by_sentence
@@ -70,7 +70,7 @@ def run_simulation(
     learner.begin(sentences, classes=source.classes, folder=folder)
     score = _scorer(learner, dev)
     records: list[dict[str, Any]] = []
-    most = 50 if learner.max_rounds is None else learner.max_rounds + 1
+    most = 50 if learner.max_rounds is None else learner.max_rounds + 1  # a guess, for the bar
     with progress_bar("active learning", most, learner.progress, "labelled share") as tick:
         while not records or not records[-1]["stop"]:
             clock = time.perf_counter()
@@ -97,14 +97,14 @@ def _source(gold: Any, sentences: list[Any]) -> Any:
     return source
 
 
-def _labellings(name: str, given: Any) -> list[Any]:
-    if not isinstance(given, Iterable) or isinstance(given, str):
-        raise ValueError(f"{name}: expected the labels of every sentence, got {given!r:.60}")
-    found = list(given)
-    for index, labels in enumerate(found):
+def _labellings(name: str, y: Any) -> list[Any]:
+    if not isinstance(y, Iterable) or isinstance(y, str):
+        raise ValueError(f"{name}: expected the labels of every sentence, got {y!r:.60}")
+    listed = list(y)
+    for index, labels in enumerate(listed):
         if not isinstance(labels, Iterable) or isinstance(labels, str):
             raise ValueError(f"{name}[{index}]: expected a list of labels, got {labels!r:.60}")
-    return found
+    return listed
 
 
 def _checked(dev: Any) -> tuple[list[Any], list[list[str]]] | None:
@@ -123,15 +123,17 @@ def _checked(dev: Any) -> tuple[list[Any], list[list[str]]] | None:
 
 
 def _answers(queries: list[Query], source: Callable[[Query], Sequence[Any]]) -> list[Answer]:
-    found = []
+    answers = []
     for query in queries:
         labels = list(source(query))
         if len(labels) != query.stop - query.start:
             raise ValueError(
                 f"gold: expected {query.stop - query.start} labels for {query}, got {len(labels)}"
             )
-        found += [Answer(query.sentence, query.start + t, label) for t, label in enumerate(labels)]
-    return found
+        answers += [
+            Answer(query.sentence, query.start + t, label) for t, label in enumerate(labels)
+        ]
+    return answers
 
 
 def _record(
@@ -155,7 +157,7 @@ def _scorer(learner: ActiveLearner, dev: Any) -> Callable[[], dict[str, float]]:
     def score() -> dict[str, float]:
         best = best_labels(learner.tagger_.model_, features)
         names = ["" if k < 0 else pool.classes[k] for k in best.tolist()]
-        found = span_scores(gold, split_by_sentence(names, features.lengths))
-        return {"dev_f1": found.overall.f1, "dev_accuracy": found.accuracy}
+        scores = span_scores(gold, split_by_sentence(names, features.lengths))
+        return {"dev_f1": scores.overall.f1, "dev_accuracy": scores.accuracy}
 
     return score

@@ -8,15 +8,13 @@ import json
 import math
 import os
 import sys
-import threading
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -92,13 +90,6 @@ def add_process_options(parser: argparse.ArgumentParser) -> None:
     add("--coordinator", metavar="HOST:PORT", help="where process 0 can be reached")
     add("--num-processes", type=int, metavar="N", help="how many there are")
     add("--process-id", type=int, metavar="I", help="which this is, 0 to N - 1")
-    add(
-        "--model-devices",
-        type=int,
-        metavar="N",
-        help="share the weights out over N devices of a process, for a model that does not fit "
-        "one; with --weights dense",
-    )
 
 
 def check_process_options(options: argparse.Namespace) -> None:
@@ -114,171 +105,6 @@ def check_process_options(options: argparse.Namespace) -> None:
             "--algorithm: expected lbfgs with several processes, unless they train from --shards, "
             f"got {options.algorithm}"
         )
-
-
-def check_model_devices(options: argparse.Namespace) -> None:
-    """ValueError where weights cannot be shared out over so many devices."""
-    count = options.model_devices
-    if count is None:
-        return
-    if count < 1:
-        raise ValueError(f"--model-devices: expected 1 or more, got {count}")
-    for name in ALONE:
-        if getattr(options, name, None):
-            flag = f"--{name.replace('_', '-')}"
-            raise ValueError(f"--model-devices: expected no {flag} along with it")
-    if options.algorithm != "lbfgs":
-        raise ValueError(f"--model-devices: expected --algorithm lbfgs, got {options.algorithm}")
-    if count > 1 and options.weights != "dense":
-        raise ValueError(f"--model-devices: expected --weights dense, got {options.weights}")
-    import jax
-
-    there = jax.local_device_count()
-    if there % count:
-        raise ValueError(
-            f"--model-devices: expected a number that the {there} devices of this process can be "
-            f"divided by, got {count} (JAX_NUM_CPU_DEVICES=N makes N of the cores)"
-        )
-
-
-def run_in_processes(
-    options: argparse.Namespace, run: Callable[[argparse.Namespace, Peers | None], int]
-) -> int:
-    """Run a command in this process, and in those that it is told to join.
-
-    A process that fails, or that loses another, says why in one line and ends at once: one that
-    waited for the others would keep them waiting.
-    """
-    from jaxseq.parallel import in_words, is_lost, join_processes, leave_processes
-
-    def lost(index: int, reason: str) -> None:
-        _leave(index, FAILED, _lost(options, reason))
-
-    peers = join_processes(
-        options.coordinator, options.num_processes, options.process_id, when_lost=lost
-    )
-    if peers is None or peers.count == 1:
-        return run(options, peers)
-    try:
-        with peers.guard():
-            check_process_options(options)
-            peers.check_same("options", _shared_options(options))
-        status = run(options, peers)
-        sys.stdout.flush()
-        leave_processes(peers)
-        return status
-    except KeyboardInterrupt:
-        _leave(peers.index, INTERRUPTED, "interrupted")
-    except Exception as error:
-        if is_lost(error):
-            _leave(peers.index, FAILED, _lost(options, str(error)))
-        if isinstance(error, ValueError | OSError):
-            _leave(peers.index, REFUSED, in_words(error))
-        traceback.print_exc()  # nobody has thought of it, so that it has to be looked into
-        _leave(peers.index, FAILED, in_words(error))
-
-
-OF_EACH = ("process_id", "run", "usual", "out", "dev", "quiet", "json", "cores", "shards")
-"""Options that may differ, as they change nothing that processes do together."""
-
-
-def _shared_options(options: argparse.Namespace) -> dict[str, Any]:
-    """What all processes must have been told alike: else one would wait for ever for the rest."""
-    kept = {name: value for name, value in vars(options).items() if name not in OF_EACH}
-    return {name: str(kept[name]) for name in sorted(kept)}
-
-
-def _lost(options: argparse.Namespace, error: str) -> str:
-    from jaxseq.parallel import LOST
-
-    kept = ""
-    if options.checkpoint is not None and os.path.exists(options.checkpoint):
-        kept = f"; the search up to its last checkpoint is in {options.checkpoint}"
-    reason = " ".join(error.split())
-    return f"{LOST}{kept} ({reason:.200})"
-
-
-_LEAVING = threading.Lock()
-"""Taken for good by the thread that says why this process ends: there is one reason only."""
-
-
-def _leave(index: int, status: int, message: str) -> NoReturn:
-    """End this process without waiting for any other."""
-    _LEAVING.acquire()
-    line = " ".join(message.split("\n"))
-    print(f"jaxseq: error: process {index}: {line}", file=sys.stderr, flush=True)
-    if index == 0:
-        time.sleep(FAREWELL_SECONDS)
-    os._exit(status)
-
-
-def read_training(
-    files: Sequence[str], options: argparse.Namespace, peers: Peers | None
-) -> tuple[Corpus, np.ndarray | None]:
-    """The labelled sentences of this process, and their places in the whole corpus.
-
-    With as many files as processes or more, each reads its own; with fewer, every Nth sentence of
-    all. One process reads everything, and needs no places.
-    """
-    if peers is None or peers.count == 1:
-        return _joined(_read_each(files, options)), None
-    with peers.guard():
-        if len(files) >= peers.count:
-            own = _read_each(files[peers.index :: peers.count], options)
-            corpus, numbers = _joined(own), _numbers_of_files(own, len(files), peers)
-        else:
-            corpus = _joined(_read_each(files, options, peers))
-            count = len(corpus.sentences)
-            numbers = peers.index + peers.count * np.arange(count, dtype=np.int64)
-        peers.check_same(f"{', '.join(files)}: columns", list(corpus.names))
-    return corpus, numbers
-
-
-def _read_each(
-    files: Sequence[str], options: argparse.Namespace, peers: Peers | None = None
-) -> list[Corpus]:
-    """The sentences of every file; with processes, those that are this one's turn."""
-    found: list[Corpus] = []
-    before = 0
-    for path in files:
-        part = None if peers is None else ((peers.index - before) % peers.count, peers.count)
-        like = found[0].names if found else None
-        corpus = read_corpus(path, options, scheme=options.scheme, like=like, part=part)
-        found.append(corpus)
-        before += corpus.whole
-    return found
-
-
-def _joined(corpora: list[Corpus]) -> Corpus:
-    if len(corpora) == 1:
-        return corpora[0]
-    first = corpora[0]
-    sentences = [sentence for corpus in corpora for sentence in corpus.sentences]
-    labels = [each for corpus in corpora for each in corpus.labels]
-    return Corpus(first.path, sentences, labels, first.names)
-
-
-def _numbers_of_files(own: list[Corpus], files: int, peers: Peers) -> np.ndarray:
-    """Places of the sentences of files that were dealt out by turns."""
-    lengths = np.zeros(files, np.int64)
-    lengths[peers.index :: peers.count] = [len(corpus.sentences) for corpus in own]
-    starts = np.cumsum(peers.sum(lengths))
-    starts = np.concatenate([np.zeros(1, np.int64), starts])[peers.index : files : peers.count]
-    parts = [start + np.arange(len(c.sentences)) for start, c in zip(starts.tolist(), own)]
-    return np.concatenate(parts).astype(np.int64)
-
-
-def on_all_devices(
-    options: argparse.Namespace, peers: Peers | None, numbers: np.ndarray | None
-) -> dict[str, Any]:
-    """What `fit` is to be told of a run of several processes, or of weights in blocks."""
-    several = peers is not None and peers.count > 1
-    if not several and options.model_devices is None:
-        return {}
-    from jaxseq.parallel import make_mesh
-
-    mesh = make_mesh(model=options.model_devices or 1)
-    return {"mesh": mesh, "sentence_numbers": numbers} if several else {"mesh": mesh}
 
 
 # -------------------------------------------------------------------------------------------------
@@ -898,7 +724,6 @@ OF_A_CRF = (
     "batch_size",
     "learning_rate",
     "warm_start",
-    "model_devices",
     "entropy_weight",
     "entropy_gradient",
     "choose_entropy_weight",
@@ -1289,8 +1114,8 @@ if TYPE_CHECKING:
     from jaxseq.crf import CRFTagger
     from jaxseq.parallel import Peers
 
-AT_ONCE = ("unlabelled", "warm_start", "model_devices")
-"""Options of trainings that hold the corpus, or that cut the weights into blocks."""
+AT_ONCE = ("unlabelled", "warm_start")
+"""Options of trainings that hold the corpus."""
 DECIDED = ("cutoff",)
 """Options that were decided when the shards were written."""
 
@@ -1502,7 +1327,6 @@ def _read(options: argparse.Namespace, peers: Peers | None) -> _Input:
     check_model_options(options, options.usual)
     check_unlabelled_options(options)
     check_codl_options(options)
-    check_model_devices(options)
     if writes:
         require_model_place(options.out)
     if options.checkpoint is not None:
@@ -1527,7 +1351,6 @@ def _read(options: argparse.Namespace, peers: Peers | None) -> _Input:
 def _train(options: argparse.Namespace, peers: Peers | None) -> int:
     from jaxseq.crf import CRFTagger
     from jaxseq.hmm import ImpossibleSentence
-    from jaxseq.parallel import others_not_needed
 
     writes = peers is None or peers.is_first
     with contextlib.nullcontext() if peers is None else peers.guard():
@@ -1547,18 +1370,15 @@ def _train(options: argparse.Namespace, peers: Peers | None) -> int:
             f"jaxseq: interrupted after {trained.interrupted}: the best model so far is kept",
             file=sys.stderr,
         )
-    with others_not_needed():
-        trained.tagger.save(options.out)
+    trained.tagger.save(options.out)
     report = _report(trained, counted, options.out)
     table = None
     if dev is not None and dev_labels is not None:
         predictor = trained.tagger
         if rules is not None:
             predictor = ConstrainedTagger(trained.tagger, rules, options.beam)
-        # What did not fit one device in training does not now.
-        shared = {"mesh": together["mesh"]} if options.model_devices is not None else {}
         try:
-            scores = span_scores(dev_labels, predictor.predict(dev.sentences, **shared))
+            scores = span_scores(dev_labels, predictor.predict(dev.sentences))
             table, report["dev"] = scores.table(), scores.as_dict()
         except ImpossibleSentence as error:  # the model is written: what it did is told still
             print(f"jaxseq: {options.dev}: not evaluated: {error}", file=sys.stderr)

@@ -27,14 +27,12 @@ from jaxseq.constraints._mixtures import (
     labelling_weights,
 )
 from jaxseq.constraints._penalties import corpus_violations
-from jaxseq.crf import MODULUS, CRFTagger
+from jaxseq.crf import CRFTagger
 from jaxseq.hmm import HMMTagger, check_own_mesh
-from jaxseq.parallel import Peers, mesh_peers
+from jaxseq.parallel import PER_PROCESS, Devices, Peers, mesh_peers
 from jaxseq.taggers import (
     Label,
     Notes,
-    Together,
-    check_codl_alike,
     check_number,
     check_unlabelled,
     settings_of,
@@ -170,7 +168,7 @@ class CoDLNotes:
         X: labelled sentences of this process.
         y: their labels.
         unlabelled: the other sentences of this process.
-        together: all processes, which must call every method together.
+        devices: all processes, which must call every method together.
     """
 
     def __init__(
@@ -180,13 +178,14 @@ class CoDLNotes:
         X: list[Any],
         y: list[Any],
         unlabelled: list[Any],
-        together: Together,
+        devices: Devices,
     ):
-        self._peers, self._kept = together.peers, path is not None
+        self._devices = devices
+        self._peers, self._kept = devices.peers, path is not None
         if not self._kept:
             self._notes = Notes(None, ())
             return
-        numbers = together.by_turns(len(unlabelled))
+        numbers = devices.numbers_by_turns(len(unlabelled))
         parts = [arrays[0] for arrays in self._peers.exchange_arrays(numbers)]
         self._order = np.argsort(np.concatenate(parts), kind="stable")
         first = sum(map(len, parts[: self._peers.index]))
@@ -198,8 +197,7 @@ class CoDLNotes:
         """Of the labelled sentences, whose order does not matter: a sum of hashes."""
         own = sum(int.from_bytes(_digest(pair), "big") for pair in zip(X, y, strict=True))
         # In hexadecimal, since JSON numbers of other readers have 53 bits.
-        sums = self._peers.exchange(f"{own % MODULUS:x}")
-        return f"{sum(int(each, 16) for each in sums) % MODULUS:x}"
+        return f"{self._devices.total(own):x}"
 
     def _hash_ordered(self, unlabelled: list[Any]) -> str:
         """Of the unlabelled sentences, in the order in which their labellings are kept."""
@@ -387,23 +385,30 @@ class CoDL(BaseEstimator):
         peers = mesh_peers(mesh)
         with peers.guard():
             self._check()
-            check_codl_alike(self, mesh, {"sentence_numbers": sentence_numbers}, peers)
-            together = Together.of(mesh, sentence_numbers)
+            devices = Devices.from_mesh(mesh, sentence_numbers)
+            estimator = self.estimator.get_params(deep=False).items()
+            own = {"estimator": type(self.estimator).__name__, "constraints": None}
+            devices.check_settings(
+                {f"estimator: {k}": value for k, value in estimator if k not in PER_PROCESS},
+                {**self.get_params(deep=False), **own},
+                sentence_numbers=sentence_numbers,
+                checkpoint=self.checkpoint,
+            )
             X, y, unlabelled = list(X), list(y), check_unlabelled(unlabelled)
-            learner = self._learner(X, y, unlabelled, mesh, together)
+            learner = self._learner(X, y, unlabelled, mesh, devices)
             self.constraints_ = bound_to(
                 learner.classes, self.constraints, self.penalty, self.scheme
             )
             peers.check_same("constraints", fingerprint(self.constraints_))
             labeller = Labeller(self, unlabelled, mesh)
-            notes = CoDLNotes(self.checkpoint, self._about(), X, y, unlabelled, together)
+            notes = CoDLNotes(self.checkpoint, self._about(), X, y, unlabelled, devices)
             kept = notes.load()
         self.tagger_, self.history_ = learner.supervised(), []
         self.outcome_ = Outcome.INTERRUPTED  # until something else ends it
         if self.tagger_.interrupted_:
             return self
         # One process stops where it is; of several, none can without the others.
-        deferred = nullcontext(lambda: False) if together.is_alone else interrupts_deferred()
+        deferred = nullcontext(lambda: False) if devices.is_alone else interrupts_deferred()
         with deferred as pressed, progress_bar("CoDL", self.cycles, self.progress) as tick:
             last = self._run_cycles(learner, labeller, notes, kept, peers, pressed, tick)
         if not self.interrupted_:
@@ -423,11 +428,11 @@ class CoDL(BaseEstimator):
         y: list[Any],
         unlabelled: list[Any],
         mesh: Mesh | None,
-        together: Together,
+        devices: Devices,
     ) -> HMMLearner | CRFLearner:
         keep = None if self.pool else float(self.keep)
         if isinstance(self.estimator, HMMTagger):
-            return HMMLearner(self.estimator, X, y, unlabelled, keep, mesh, together)
+            return HMMLearner(self.estimator, X, y, unlabelled, keep, mesh, devices)
         check_own_mesh(mesh, "; with an HMMTagger it may have them")
         return CRFLearner(self.estimator, X, y, unlabelled, keep)
 

@@ -20,12 +20,9 @@ from jaxseq.crf import (
     each_chain,
     make_shards,
     node_scores,
-    on_mesh,
-    own_places,
     standard_layout,
 )
 from jaxseq.lattice import Chain, log_partition
-from jaxseq.parallel import check_mesh
 from jaxseq.text import TokenFeatures
 
 MOST_NUMBERS = 1 << 24
@@ -98,6 +95,7 @@ class ConstrainedSentences(NamedTuple):
         warn_unmet(best.hard[:, 0])
         model, features, _ = self.scored
         ends = np.cumsum(features.lengths)
+        # Z is that of the model without constraints: penalties are taken off log p(y | x).
         totals = each_chain(model, features, _log_partition, mesh)
         return [
             (best.labels[end - n : end], row - (total if n else 0))
@@ -136,6 +134,7 @@ def search_scored(
         mesh: devices to search on.
     """
     model, features, sentences = scored
+    # Constraints of ρ = 0 change nothing, but would multiply the states of the search.
     kept = constraints.costly
     penalised = constraints.only(kept)
     seen = penalised.observe_all(sentences) if x is None else tuple(x[n] for n in kept)
@@ -145,7 +144,7 @@ def search_scored(
         scores = np.zeros(shape, np.asarray(model.transitions).dtype)
         scores[:, 1:] = -np.inf  # an empty sentence has one labelling
         return CorpusLabellings(np.zeros((0, k), np.int32), scores, np.zeros(shape, int), True)
-    nodes = _flat_nodes(model, features, mesh)
+    nodes = _flat_nodes(model, features)
     if model.edge_weights is None or features.edge_ids is None:
         return _least_violation(
             search_corpus(nodes, model.transitions, lengths, penalised, seen, k, width, mesh=mesh),
@@ -170,6 +169,7 @@ def _least_violation(labellings: CorpusLabellings, lengths: np.ndarray) -> Corpu
 
     A sentence without a token has nothing that could violate a constraint.
     """
+    # Hard violations count before scores, as if each cost infinitely much.
     worse = labellings.hard > labellings.hard[:, :1]
     scores = np.where(worse, -np.inf, labellings.scores).astype(labellings.scores.dtype)
     hard = np.where(lengths[:, None] > 0, labellings.hard, 0)
@@ -179,18 +179,13 @@ def _least_violation(labellings: CorpusLabellings, lengths: np.ndarray) -> Corpu
 def _groups(lengths: np.ndarray, most: int) -> list[slice]:
     """Neighbouring sentences, about `most` tokens together and at least one sentence."""
     number = (np.cumsum(lengths) - lengths) // max(1, most)
+    # A group ends where the number of tokens before a sentence passes a multiple of `most`.
     bounds = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(lengths)]
     return [slice(first, end) for first, end in pairwise(bounds)]
 
 
-def _flat_nodes(model: CRF, features: TokenFeatures, mesh: Mesh | None = None) -> np.ndarray:
-    """Scores [N, s] of all tokens' labels, those of starting and stopping included.
-
-    On the devices of a mesh where these share the weights out among them.
-    """
-    if mesh is not None and check_mesh(mesh).devices.shape[1] > 1:
-        layout = standard_layout(features.lengths, own_places(mesh))
-        return on_mesh(model, features, layout, _nodes_alone, mesh)
+def _flat_nodes(model: CRF, features: TokenFeatures) -> np.ndarray:
+    """Scores [N, s] of all tokens' labels, those of starting and stopping included."""
     layout = standard_layout(features.lengths)
     shards = make_shards(layout, features, model.num_attributes)
     ends = (model.start, model.stop)

@@ -20,14 +20,13 @@ from jaxseq.crf import (
     CRF,
     CRFTagger,
     EncodedLabels,
-    EntropyTerm,
     Parameters,
+    Plan,
     Problem,
     Spread,
     carry_over,
     make_spread,
     mask_forbidden,
-    plan_of,
     read_both,
     search,
 )
@@ -41,8 +40,8 @@ from jaxseq.hmm import (
     read_words,
     search_hmm,
 )
+from jaxseq.parallel import Devices
 from jaxseq.taggers import (
-    Together,
     check_labels,
     check_paths_legal,
     encode_labels,
@@ -81,10 +80,8 @@ class CRFLearner:
     ):
         self._estimator, self._keep, self._sentences = estimator, keep, (X, y)
         tagger = fresh(estimator)
-        self._plan = plan_of(tagger)
-        self._extractor, self._labelled, features = read_both(
-            tagger._new_extractor, X, unlabelled, "all"
-        )
+        self._plan, self._extractor = Plan.from_tagger(tagger), tagger._new_extractor()
+        self._labelled, features = read_both(self._extractor, X, unlabelled, "all")
         if features is None:
             raise ValueError(NO_TOKENS)
         self._unlabelled = features
@@ -103,7 +100,7 @@ class CRFLearner:
         problem = self._problem(labels, weights)
         once = self._problem(labels[:, :1], (weights.sum(1, keepdims=True) > 0).astype(float))
         spread = _choose_weights(problem, once, self._plan.weights)
-        end = search(problem, self._plan, None, spread, EntropyTerm.of(0.0, "mann"))
+        end = search(problem, self._plan, None, spread)
         model = spread.model(end.parameters, self._legal)
         if self._keep is not None:
             model = mix_models(self._carried(first), model, self._keep)
@@ -183,7 +180,7 @@ class HMMLearner:
             sentences and labellings together. θ0 then has the vocabulary of its own sentences, as
             in self-training.
         mesh: devices to share the sentences out to; those of this process, where it spans several.
-        together: the processes of the mesh, which do everything here together.
+        devices: the processes of the mesh, which do everything here together.
     """
 
     def __init__(
@@ -194,22 +191,22 @@ class HMMLearner:
         unlabelled: list[Any],
         keep: float | None,
         mesh: Mesh | None = None,
-        together: Together | None = None,
+        devices: Devices | None = None,
     ):
-        together = together or Together.alone()
+        devices = devices or Devices.alone()
         self._estimator, self._keep, self._sentences = estimator, keep, (X, y)
-        self._shared = {"mesh": mesh, "sentence_numbers": together.numbers}
+        self._shared = {"mesh": mesh, "sentence_numbers": devices.numbers}
         plan = hmm_plan_of(fresh(estimator), mesh)
         self._plan = plan if keep is not None else replace(plan, vocabulary="all")
-        data = read_hmm_data(X, y, unlabelled, self._plan, together)
+        data = read_hmm_data(X, y, unlabelled, self._plan, devices)
         self._data = replace(data, unlabelled=None)  # supervised: EM must not see them
         self.classes = data.classes
         words, self._lengths = read_words(unlabelled, plan.column)
         # The part of one process may be empty, the corpus may not.
-        if not together.total(int(self._lengths.sum())):
+        if not devices.total(int(self._lengths.sum())):
             raise ValueError(NO_TOKENS)
         self._words = numbers_of(words, data.vocabulary)
-        all_known = all(together.peers.exchange(data.labelled.is_labelled))
+        all_known = devices.all(data.labelled.is_labelled)
         if keep is None and not all_known:
             raise ValueError(
                 "y: expected the label of every token, since labelled sentences and labellings are "

@@ -12,20 +12,15 @@ from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from jaxseq._runtime import map_on_cores, usable_cores
-from jaxseq.crf._data import Layout, Shard, lay_out, make_shards
-from jaxseq.crf._mesh_objective import Blocks, mesh_scores, on_devices, own
 from jaxseq.crf._model import CRF
-from jaxseq.crf._objective import node_scores
-from jaxseq.crf._parameters import Spread
+from jaxseq.crf._objective import mesh_scores, node_scores, on_devices, own
+from jaxseq.crf._shards import Layout, Shard, lay_out, make_shards
 from jaxseq.lattice import (
     Chain,
     PackedBatch,
@@ -39,7 +34,6 @@ from jaxseq.lattice import (
 from jaxseq.parallel import (
     BY_DATA,
     EVERYWHERE,
-    MODEL,
     check_mesh,
     own_mesh,
     own_parts,
@@ -263,23 +257,11 @@ def _padded(
 
 
 # ------------------------------------------------------------------ on the devices of a mesh
-#
-# Along ``"model"`` a device has the weights of its own block of attributes, and scores are summed
-# along it; all that follows from the scores is then done by every device of a row.
 
 
 def own_places(mesh: Mesh) -> int:
     """How many shards are done at a time."""
     return own_mesh(check_mesh(mesh)).devices.shape[0]
-
-
-def _place_model(model: CRF, mesh: Mesh) -> tuple[CRF, Blocks]:
-    """The model on the mesh with its table whole or in blocks, and how it is cut."""
-    blocks = Blocks.of(Spread(model.num_attributes, model.num_labels), mesh)
-    if blocks.count == 1:
-        return place(model, mesh), blocks
-    cut = eqx.tree_at(lambda crf: crf.table, model, blocks.cut(model.table, mesh))
-    return place(cut, mesh), blocks  # the table stays as it is
 
 
 @partial(jax.jit, static_argnames=("num", "run", "mesh"))
@@ -297,7 +279,7 @@ def on_mesh(
     """Per-slot results of ``run(nodes, edges, segments, num)``, one row per token.
 
     Sentences do not depend on each other: only the devices of this process take part, and nothing
-    is sent between them but scores, where weights are in blocks.
+    is sent between them.
 
     Args:
         model: the model.
@@ -307,53 +289,27 @@ def on_mesh(
         mesh: as of `jaxseq.parallel.make_mesh`.
     """
     mesh = own_mesh(check_mesh(mesh))
-    places = mesh.devices.shape[0]
+    places = mesh.size
     shards = make_shards(layout, features, model.num_attributes)
-    labels = model.num_labels
-    model, blocks = _place_model(model, mesh)
+    model = place(model, mesh)
     by_shard: list[np.ndarray] = []
     for first in range(0, len(shards), places):
         group = shards[first : first + places]
         # A full row of devices every time: the last shard again where there are no more.
         placed = place_rows([*group, *[group[-1]] * (places - len(group))], mesh)
-        nodes = mesh_scores(model.table, model.start, model.stop, placed, mesh, blocks, labels)
+        ends = (model.start, model.stop)
+        nodes = mesh_scores(model.table, *ends, placed, mesh, model.num_labels)
         result = _run(nodes, model.transitions, placed.segments, placed.num_sequences, run, mesh)
         by_shard += own_parts(result)[: len(group)]
     return layout.collect(by_shard)
 
 
-@partial(jax.jit, static_argnames=("run", "mesh", "blocks"))
-def _run_chains(
-    model: CRF, padded: PaddedChains, run: Callable[[Chain], Any], mesh: Mesh, blocks: Blocks
-) -> Any:
+@partial(jax.jit, static_argnames=("run", "mesh"))
+def _run_chains(model: CRF, padded: PaddedChains, run: Callable[[Chain], Any], mesh: Mesh) -> Any:
     def on_device(model, padded):
-        mine = own(padded)
-        if blocks.count == 1:
-            outputs = run_chains(model, *mine, run)
-        else:
-            outputs = _run_chains_in_blocks(model, mine, run, blocks)
-        return jax.tree.map(lambda array: array[None], outputs)
+        return jax.tree.map(lambda array: array[None], run_chains(model, *own(padded), run))
 
-    everywhere = jax.tree.map(lambda _: EVERYWHERE, model)
-    specs = eqx.tree_at(lambda crf: crf.table, everywhere, blocks.spec)
-    return on_devices(on_device, mesh, (specs, BY_DATA), BY_DATA)(model, padded)
-
-
-def _run_chains_in_blocks(
-    model: CRF, padded: PaddedChains, run: Callable[[Chain], Any], blocks: Blocks
-) -> Any:
-    """`run_chains` on a device that has one block of the table."""
-    local = padded.ids - lax.axis_index(MODEL) * blocks.rows
-    local = jnp.where((local >= 0) & (local < blocks.rows), local, -1)
-    flat = local.reshape(-1, local.shape[-1])
-    values = None if padded.values is None else padded.values.reshape(flat.shape)
-    nodes = lax.psum(model.scores(flat, values), MODEL)
-    nodes = nodes.reshape(*local.shape[:2], model.num_labels)
-
-    def one(nodes, pairs, length):
-        return run(model.chain_of(nodes, length, pairs))
-
-    return jax.vmap(one)(nodes, padded.pairs, padded.lengths)
+    return on_devices(on_device, mesh, (EVERYWHERE, BY_DATA), BY_DATA)(model, padded)
 
 
 def chains_on_mesh(
@@ -361,12 +317,12 @@ def chains_on_mesh(
 ) -> Iterator[Any]:
     """`run_chains` of chunks of one shape, a chunk for every place of this process at a time."""
     mesh = own_mesh(check_mesh(mesh))
-    places = mesh.devices.shape[0]
-    model, blocks = _place_model(model, mesh)
+    places = mesh.size
+    model = place(model, mesh)
     chunks = iter(chunks)
     while group := list(islice(chunks, places)):
         placed = place_rows([*group, *[group[-1]] * (places - len(group))], mesh)
-        outputs = _run_chains(model, placed, run, mesh, blocks)
+        outputs = _run_chains(model, placed, run, mesh)
         leaves, structure = jax.tree.flatten(outputs)
         parts = [own_parts(leaf)[: len(group)] for leaf in leaves]
         yield from (jax.tree.unflatten(structure, each) for each in zip(*parts))

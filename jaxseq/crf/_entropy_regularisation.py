@@ -19,11 +19,18 @@ from jax import lax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from jaxseq.crf._data import EntropyGradient, Shard, score_gradient, sequence_weights
-from jaxseq.crf._data import entropy_gradient as entropy_by_scores
-from jaxseq.crf._mesh_objective import MeshObjective, on_devices, own, place_shards
-from jaxseq.crf._objective import finish, node_scores, sum_parts, weight_gradient
+from jaxseq.crf._objective import (
+    Objective,
+    finish,
+    node_scores,
+    on_devices,
+    own,
+    sum_parts,
+    weight_gradient,
+)
 from jaxseq.crf._parameters import Legal, Parameters, Spread, mask_forbidden
+from jaxseq.crf._score_gradient import EntropyGradient, lattice_gradient, sequence_weights
+from jaxseq.crf._shards import Shard, place_shards
 from jaxseq.lattice import flat_entropy, flat_log_partition, vdot
 from jaxseq.parallel import BY_DATA, DATA, EVERYWHERE, check_mesh, off_mesh, place
 
@@ -177,24 +184,18 @@ def entropy_regularised_gradient(
     """
     if mesh is not None:
         parts = (labelled, spread, l2, legal, unlabelled, entropy_weight, entropy_gradient)
-        on_mesh = MeshObjective(*parts, mesh=mesh)
-        value, gradient = on_mesh(parameters)
-        return off_mesh(value), on_mesh.collect_parameters(gradient)
+        return off_mesh(Objective(*parts, mesh=mesh)(parameters))
     table = _table(parameters, spread)
     edges, start, stop = mask_forbidden(parameters, legal)
     by_table = jnp.zeros(spread.shape, table.dtype)
     parts = []
     for number, shard in enumerate((*labelled, *unlabelled)):
         nodes = node_scores(table, start, stop, shard, spread.labels)
-        pair_weights = None if shard.edge_ids is None else parameters.edge_weights
-        if number < len(labelled):
-            found = score_gradient(nodes, edges, pair_weights, shard)
-        else:
-            found = entropy_by_scores(
-                nodes, edges, pair_weights, shard, entropy_weight, entropy_gradient
-            )
-        by_table = weight_gradient(by_table, found.nodes, shard, spread.attributes, True)
-        parts.append(found._replace(nodes=None))
+        kind = None if number < len(labelled) else entropy_gradient
+        pairs = parameters.edge_weights
+        part = lattice_gradient(nodes, edges, pairs, shard, entropy_weight, kind)
+        by_table = weight_gradient(by_table, part.nodes, shard, spread.attributes, True)
+        parts.append(part._replace(nodes=None))
     loss, *others = sum_parts(parts, parameters.edge_weights)
     gradient = Parameters(spread.from_table(by_table), *others)
     return finish([(loss, gradient)], parameters, spread, l2)

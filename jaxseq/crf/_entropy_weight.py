@@ -11,12 +11,14 @@ from typing import Any, cast
 import numpy as np
 from sklearn.model_selection import KFold
 
+from jaxseq._io import Fingerprint, SearchStore
 from jaxseq._runtime import Outcome, progress_bar
-from jaxseq.crf._data import EntropyGradient
-from jaxseq.crf._problem import EntropyTerm, Vocabulary, check_vocabulary
+from jaxseq.crf._problem import Vocabulary, check_vocabulary
+from jaxseq.crf._score_gradient import EntropyGradient
+from jaxseq.crf._settings import EntropyTerm
 from jaxseq.crf._tagger import CRFTagger
 from jaxseq.metrics import span_scores, token_accuracy
-from jaxseq.taggers import Notes, check_number, check_unlabelled, fresh, settings_of
+from jaxseq.taggers import check_number, check_unlabelled, fresh, settings_of
 from jaxseq.text import SCHEMES, parse_tag
 
 Scoring = Callable[[list[Any], list[list[str]]], float]
@@ -101,7 +103,7 @@ def choose_entropy_weight(
     """
     X, y, others = list(X), list(y), check_unlabelled(unlabelled)
     gammas = _check_weights(weights)
-    EntropyTerm.of(0.0, entropy_gradient)
+    EntropyTerm.from_arguments(0.0, entropy_gradient)
     check_vocabulary(vocabulary)
     check_number("folds", folds, 2, numbers.Integral)
     check_number("seed", seed, 0, numbers.Integral)
@@ -113,8 +115,9 @@ def choose_entropy_weight(
     if folds > len(X):
         raise ValueError(f"folds: expected at most one a sentence, {len(X)}, got {folds}")
     about = (settings_of(tagger), gammas, int(folds), _name_of(scoring), int(seed), vocabulary)
-    notes = Notes(checkpoint, (about, X, y, others))
-    known: dict[str, float] = notes.load() or {}
+    store = SearchStore(checkpoint, lambda: Fingerprint("entropy weight", about, X, y, others))
+    saved = store.load()
+    known: dict[str, float] = {} if saved is None else saved.notes
     how = {"entropy_gradient": entropy_gradient, "vocabulary": vocabulary}
     splits = KFold(folds, shuffle=True, random_state=seed).split(X)
     found = np.zeros((len(gammas), folds))
@@ -126,10 +129,10 @@ def choose_entropy_weight(
                 name = f"{fold} {gamma!r}"
                 if name not in known:
                     known[name] = float(score(gold, parts.train(gamma).predict(tests)))
-                    notes.save(known)
+                    store.save(known)
                 found[row, fold] = known[name]
                 tick(fold * len(gammas) + row + 1, found[row, fold])
-    notes.remove()
+    store.remove()
     return EntropyWeights(gammas, found)
 
 

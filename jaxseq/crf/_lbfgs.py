@@ -11,7 +11,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from jaxseq._runtime import Outcome
@@ -411,45 +410,10 @@ def _with_fresh_memory(state: State, settings: Settings) -> State:
 
 
 def _empty_memory(parameters, settings: Settings) -> optax.ScaleByLBFGSState:
-    init = optax.scale_by_lbfgs(settings.memory_size).init
-    if any(isinstance(_sharding(leaf), NamedSharding) for leaf in jax.tree.leaves(parameters)):
-        return _empty_memory_on_mesh(jax.eval_shape(init, parameters), parameters)
-    memory: Any = init(parameters)
+    memory: Any = optax.scale_by_lbfgs(settings.memory_size).init(parameters)
     # optax hands out one array of zeros twice; each must be its own to be updated in place. And it
     # keeps numbers in JAX's default float, by which all that they multiply would become float64.
     return memory._replace(
         diff_updates_memory=jax.tree.map(jnp.copy, memory.diff_updates_memory),
-        weights_memory=memory.weights_memory.astype(_float_of(parameters)),
+        weights_memory=memory.weights_memory.astype(jnp.result_type(*jax.tree.leaves(parameters))),
     )
-
-
-def _float_of(parameters) -> Any:
-    return jnp.result_type(*jax.tree.leaves(parameters))
-
-
-def _empty_memory_on_mesh(shapes: Any, parameters) -> optax.ScaleByLBFGSState:
-    """Zeros where the parameters are: the whole of a leaf that is cut into blocks, and more so its
-    history, may be more than a device holds."""
-
-    def zeros(shape: jax.ShapeDtypeStruct, leaf: Array, before: int) -> Array:
-        sharding = _sharding(leaf)
-        if isinstance(sharding, NamedSharding):
-            spec = PartitionSpec(*[None] * before, *sharding.spec)
-            sharding = NamedSharding(sharding.mesh, spec)
-        return jnp.zeros(shape.shape, shape.dtype, device=sharding)
-
-    def like(tree, before: int):
-        return jax.tree.map(lambda shape, leaf: zeros(shape, leaf, before), tree, parameters)
-
-    return shapes._replace(
-        count=jnp.zeros((), shapes.count.dtype),
-        params=like(shapes.params, 0),
-        updates=like(shapes.updates, 0),
-        diff_params_memory=like(shapes.diff_params_memory, 1),
-        diff_updates_memory=like(shapes.diff_updates_memory, 1),
-        weights_memory=jnp.zeros(shapes.weights_memory.shape, _float_of(parameters)),
-    )
-
-
-def _sharding(leaf: Any) -> Any:
-    return getattr(leaf, "sharding", None)

@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxseq.crf._model import CRF, padded_labels
@@ -135,36 +134,3 @@ def mask_forbidden(parameters: Parameters, legal: Legal | None) -> tuple[Array, 
         return scores
     masked = [jnp.where(allowed, score, -jnp.inf) for allowed, score in zip(legal, scores)]
     return masked[0], masked[1], masked[2]
-
-
-def observed_places(
-    ids: np.ndarray,
-    gold: np.ndarray,
-    allowed: np.ndarray | None,
-    attributes: int,
-    labels: int,
-    dense_from: int | None = None,
-) -> np.ndarray:
-    """Flat places in the table of the pairs (attribute, label) that occur together, sorted.
-
-    A token with several possible labels counts for each of them, one with all for none. With
-    `dense_from`, attributes of at least so many tokens have all labels.
-    """
-    width = padded_labels(labels)
-    seen = np.zeros((attributes + 1) * width, bool)
-    rows = np.where(ids < 0, attributes, ids).astype(np.int64) * width
-    known = gold >= 0
-    for column in rows.T:
-        seen[column[known] + gold[known]] = True
-    if allowed is not None:
-        partial = ~known & ~allowed.all(1)
-        for label in range(labels):
-            tokens = partial & allowed[:, label]
-            seen[rows[tokens].ravel() + label] = True
-    if dense_from is not None:
-        counts = np.bincount(ids[ids >= 0], minlength=attributes)
-        frequent = np.flatnonzero(counts >= dense_from) * width
-        for label in range(labels):
-            seen[frequent + label] = True
-    seen[attributes * width :] = False
-    return np.flatnonzero(seen)

@@ -6,33 +6,30 @@ import numbers
 import os
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jax.sharding import Mesh
 from sklearn.utils.validation import check_is_fitted
 
-from jaxseq.crf._data import EntropyGradient
+from jaxseq.crf._carry_over import carry_over
 from jaxseq.crf._decoding import ScoredSentences
+from jaxseq.crf._learnt_weights import make_spread
 from jaxseq.crf._model import CRF
-from jaxseq.crf._parameters import Parameters, Spread, WeightSet
+from jaxseq.crf._parameters import WeightSet
 from jaxseq.crf._problem import (
-    Data,
-    EncodingSettings,
-    EntropyTerm,
-    Schedule,
     Vocabulary,
     check_vocabulary,
-    plan_of,
-    prepare,
+    encode_problem,
+    read_both,
 )
-from jaxseq.crf._search import search
-from jaxseq.parallel import in_host_memory, mesh_peers
+from jaxseq.crf._score_gradient import EntropyGradient
+from jaxseq.crf._search import Fitted, search
+from jaxseq.crf._settings import EntropyTerm, Plan, Schedule
+from jaxseq.parallel import Devices
 from jaxseq.taggers import (
     Label,
     SequenceTagger,
-    Together,
-    check_alike,
     check_number,
     check_sentences,
     check_stored_numbers,
@@ -46,55 +43,6 @@ from jaxseq.text import (
     Templates,
     extractor_from_state,
 )
-
-# -------------------------------------------------------------------------------------------------
-# The weights of one tagger in the places of another.
-
-
-if TYPE_CHECKING:
-    pass
-
-
-def carry_over(old: CRFTagger, extractor: FeatureExtractor, classes: list[str]) -> CRF:
-    """A model for new attributes and labels, with the old weights where names agree, else 0."""
-    old_classes = old.classes_.tolist()
-    shared = [label for label in classes if label in old_classes]
-    new_labels = np.array([classes.index(label) for label in shared], np.int64)
-    old_labels = np.array([old_classes.index(label) for label in shared], np.int64)
-    s, model = len(classes), old.model_
-    dtype = np.asarray(model.transitions).dtype
-
-    def carry(old_names, new_names, old_values, shape):
-        place = {name: index for index, name in enumerate(old_names)}
-        pairs = [(new, place[name]) for new, name in enumerate(new_names) if name in place]
-        values = np.zeros((len(new_names), *shape), dtype)
-        if pairs:
-            new_rows, old_rows = (np.array(rows) for rows in zip(*pairs))
-            block = np.asarray(old_values)[old_rows]
-            for axis in range(1, block.ndim):
-                block = np.take(block, old_labels, axis)
-            values[np.ix_(new_rows, *[new_labels] * len(shape))] = block
-        return values
-
-    def among_labels(scores):
-        found = np.zeros([s] * np.ndim(scores), dtype)
-        block = np.asarray(scores)[np.ix_(*[old_labels] * np.ndim(scores))]
-        found[np.ix_(*[new_labels] * np.ndim(scores))] = np.where(np.isneginf(block), 0, block)
-        return found
-
-    weights = carry(
-        old.extractor_.attribute_names(), extractor.attribute_names(), model.weights, (s,)
-    )
-    pairs = None
-    if extractor.edge_attribute_count:
-        old_values = np.zeros((0, len(old_classes), len(old_classes)), dtype)
-        old_values = old_values if model.edge_weights is None else model.edge_weights
-        names = old.extractor_.edge_attribute_names() if model.edge_weights is not None else []
-        pairs = carry(names, extractor.edge_attribute_names(), old_values, (s, s))
-    transitions, start, stop = (
-        among_labels(array) for array in (model.transitions, model.start, model.stop)
-    )
-    return CRF(weights, transitions, start, stop, pairs)
 
 
 @register_kind("crf")
@@ -132,8 +80,7 @@ class CRFTagger(SequenceTagger):
         checkpoint: a file to keep the unfinished search in, every `checkpoint_every` iterations (or
             every epoch), and when it ends early. If the file is there when `fit` starts, the search
             goes on from it, with the same result as if it had never stopped. It is removed when
-            the search is over. Weights in blocks (see `fit`) are in files beside it, whose names
-            begin with its own; the search may go on in other blocks and processes, or in none.
+            the search is over. It may go on with other cores, devices and processes.
         dtype: ``"float32"``, or ``"float64"`` where JAX has 64-bit numbers switched on.
 
     Attributes:
@@ -253,11 +200,10 @@ class CRFTagger(SequenceTagger):
             warm_start_from: a trained tagger whose weights to begin with, for the attributes and
                 labels that it shares with the new data; with unlabelled sentences, in place of the
                 supervised optimum.
-            mesh: devices to share the sentences out to, of `jaxseq.parallel.make_mesh`: its axis
-                ``"data"`` in place of `cores`, and along ``"model"`` (with dense weights) blocks of
-                the weights. For L-BFGS. Where it spans several processes, X, y and `unlabelled` are
-                the part of this one, which may be empty; all call `fit` together, and all get the
-                model, equal to that of one process up to rounding.
+            mesh: devices to share the sentences out to, in place of `cores`; of
+                `jaxseq.parallel.make_mesh`. For L-BFGS. Where it spans several processes, X, y and
+                `unlabelled` are the part of this one, which may be empty; all call `fit` together,
+                and all get the model, equal to that of one process up to rounding.
             sentence_numbers: with several processes, the place of each of X in the whole corpus, by
                 which attributes are numbered; None where sentences were dealt out by turns.
 
@@ -273,52 +219,72 @@ class CRFTagger(SequenceTagger):
             CRFTagger(templates=['word[0]', 'word[-1]'])
         """
         began = time.perf_counter()
-        given = {"unlabelled": unlabelled, "warm_start_from": warm_start_from}
-        given["sentence_numbers"] = sentence_numbers
-        peers = mesh_peers(mesh)
-        with peers.guard():
-            plan, term = plan_of(self, mesh), EntropyTerm.of(entropy_weight, entropy_gradient)
+        devices = Devices.from_mesh(mesh, sentence_numbers)
+        with devices.agreeing():
+            plan = Plan.from_tagger(self)
+            if mesh is not None and plan.algorithm != "lbfgs":
+                raise ValueError(f"algorithm: expected 'lbfgs' with a mesh, got {plan.algorithm!r}")
+            term = EntropyTerm.from_arguments(entropy_weight, entropy_gradient)
             check_vocabulary(vocabulary)
-            check_alike(self, plan, term, vocabulary, given, peers)
-            if unlabelled is not None:
-                unlabelled = check_unlabelled(unlabelled)
-            others = None if term.absent else unlabelled
-            together = Together.of(plan.mesh, sentence_numbers)
-            transitions = not isinstance(self.templates, Templates) or self.templates.transitions
-            problem, spread, extractor, taken = prepare(
-                Data(X, y, others, vocabulary, sample_weight),
-                EncodingSettings(self._new_extractor, self.scheme, transitions),
-                plan,
-                together,
+            if not devices.is_alone:
+                pieces = term.pieces(plan.settings.max_iterations)
+                devices.check_settings(
+                    self.settings_to_json(),
+                    {"entropy_weight": pieces, "entropy_gradient": entropy_gradient},
+                    {"vocabulary": vocabulary},
+                    unlabelled=unlabelled,
+                    warm_start_from=warm_start_from,
+                    sentence_numbers=sentence_numbers,
+                    checkpoint=self.checkpoint,
+                )
+            others = None if unlabelled is None else check_unlabelled(unlabelled)
+            extractor = self._new_extractor()
+            reading = time.perf_counter()
+            features, other_features = read_both(
+                extractor,
+                check_sentences(X),
+                None if term.absent else others,
+                vocabulary,
+                devices,
             )
-            classes = problem.classes
-            # Weights in blocks may be more than a device holds: elsewhere they are the host's.
-            in_blocks = plan.mesh is not None and plan.mesh.devices.shape[1] > 1
-            with in_host_memory(in_blocks):
-                start = self._start(warm_start_from, spread, extractor, classes)
-        found = search(problem, plan, start, spread, term)
-        with in_host_memory(in_blocks):
-            self._take(spread.model(found.parameters, problem.legal), classes, extractor)
-        self.loss_, self.outcome_ = found.loss, found.outcome
-        self.n_iter_, self.n_evaluations_ = found.iterations, found.evaluations
-        self.seconds_ = {"features": taken, **found.seconds, "all": time.perf_counter() - began}
+            read = time.perf_counter() - reading
+            problem = encode_problem(
+                extractor,
+                features,
+                other_features,
+                y,
+                scheme=self.scheme,
+                transitions=self._learns_transitions(),
+                sample_weight=sample_weight,
+                devices=devices,
+            )
+            spread = make_spread(problem, plan.weights, devices)
+            start = None
+            if warm_start_from is not None:
+                if not isinstance(warm_start_from, CRFTagger):
+                    raise ValueError(
+                        "warm_start_from: expected a trained CRFTagger, got "
+                        f"{warm_start_from!r:.60}"
+                    )
+                model = carry_over(warm_start_from, extractor, problem.classes)
+                start = spread.parameters(model)
+        fitted = search(problem, plan, start, spread, term, devices)
+        self._take(spread.model(fitted.parameters, problem.legal), problem.classes, extractor)
+        self._report(fitted)
+        self.seconds_ = {"features": read, **fitted.seconds, "all": time.perf_counter() - began}
         return self
-
-    @staticmethod
-    def _start(
-        older: CRFTagger | None, spread: Spread, extractor: FeatureExtractor, classes: list[str]
-    ) -> Parameters | None:
-        """Where a search begins that is to go on from another's result."""
-        if older is None:
-            return None
-        if not isinstance(older, CRFTagger):
-            raise ValueError(f"warm_start_from: expected a trained CRFTagger, got {older!r:.60}")
-        check_is_fitted(older, "model_")
-        return spread.parameters(carry_over(older, extractor, classes))
 
     def _take(self, model: CRF, classes: list[str], extractor: FeatureExtractor) -> None:
         self.model_, self.extractor_ = model, extractor
         self.classes_ = np.array(classes, dtype=object)
+
+    def _report(self, fitted: Fitted) -> None:
+        """How the search went."""
+        self.loss_, self.outcome_ = fitted.loss, fitted.outcome
+        self.n_iter_, self.n_evaluations_ = fitted.iterations, fitted.evaluations
+
+    def _learns_transitions(self) -> bool:
+        return not isinstance(self.templates, Templates) or self.templates.transitions
 
     def _new_extractor(self) -> FeatureExtractor:
         if self.templates is None:

@@ -8,6 +8,8 @@ from jaxseq.hmm._corpus import WordShard as WordShard
 from jaxseq.hmm._corpus import WordVocabulary as WordVocabulary
 from jaxseq.hmm._corpus import word_corpus as word_corpus
 from jaxseq.hmm._counts import Tally as Tally
+from jaxseq.hmm._counts import check_fits as check_fits
+from jaxseq.hmm._counts import count_sequences as count_sequences
 from jaxseq.hmm._counts import expected_counts as expected_counts
 from jaxseq.hmm._counts import known_counts as known_counts
 from jaxseq.hmm._counts import log_likelihoods as log_likelihoods
@@ -37,7 +39,6 @@ from jaxseq.hmm._path import label_entropy as label_entropy
 from jaxseq.hmm._path import smoothed_means as smoothed_means
 
 if _TYPE_CHECKING:
-    from jaxseq.hmm._published import published_jacobian as published_jacobian
     from jaxseq.hmm._search import HMMPlan as HMMPlan
     from jaxseq.hmm._search import check_hmm_settings as check_hmm_settings
     from jaxseq.hmm._search import check_own_mesh as check_own_mesh
@@ -77,7 +78,6 @@ __all__ = [
     "linearise_mean_counts",
     "log_likelihoods",
     "mean_counts",
-    "published_jacobian",
     "shard_batch",
     "shard_tally",
     "sweep_weights",
@@ -95,7 +95,6 @@ _LATER = {
     "check_own_mesh": "jaxseq.hmm._search",
     "hmm_plan_of": "jaxseq.hmm._search",
     "numbers_of": "jaxseq.hmm._search",
-    "published_jacobian": "jaxseq.hmm._published",
     "read_hmm_data": "jaxseq.hmm._search",
     "read_words": "jaxseq.hmm._search",
     "search_hmm": "jaxseq.hmm._search",

@@ -530,11 +530,11 @@ def mean_counts(
         [0.1875, -0.1875]
     """
     counts = expected_counts(parameters, corpus, method=method, mesh=mesh).counts
-    number = number_of(corpus, mesh)
+    number = count_sequences(corpus, mesh)
     return jax.tree.map(lambda family: family / number, counts)
 
 
-def number_of(corpus: WordCorpus, mesh: Mesh | None = None, name: str = "corpus") -> int:
+def count_sequences(corpus: WordCorpus, mesh: Mesh | None = None, name: str = "corpus") -> int:
     """How many sequences all processes of the mesh have, which must not be none."""
     number = sum(mesh_peers(mesh).exchange(corpus.num_sequences))
     if number == 0:

@@ -225,34 +225,45 @@ class EMOperator:
         if by_word > 0:
             assert self.unlabelled is not None
             check_fits(parameters, self.unlabelled, "unlabelled")
-            counts, found = self._count(parameters, self.unlabelled)
-            following = _add(following, _divide(counts, self.sizes[1]), by_word)
-            log_likelihood = float(found)
+            tally = self._count(parameters, self.unlabelled)
+            following = _add(following, _divide(tally.counts, self.sizes[1]), by_word)
+            log_likelihood = float(tally.log_likelihood)
             objective += by_word / self.sizes[1] * log_likelihood
         kept = {name: getattr(parameters, name) for name in self.frozen}
         return Evaluation(following._replace(**kept), objective, log_likelihood)
 
-    def check_possible(self, parameters: Multinomials) -> None:
-        """Refuse a model under which a sequence that has to be explained is impossible."""
-        peers = mesh_peers(self.mesh)
-        with peers.guard():
-            self._check_own(parameters)
+    def check_possible(
+        self,
+        parameters: Multinomials,
+        labelled: str = "labelled",
+        model: str = "the model to start from",
+        advice: str = "",
+    ) -> None:
+        """Refuse a model under which a sequence that has to be explained is impossible.
 
-    def _check_own(self, parameters: Multinomials) -> None:
-        for name, weight in zip(("labelled", "unlabelled"), self.shares):
-            corpus: WordCorpus | None = getattr(self, name)
-            if corpus is None or weight == 0:
-                continue
-            check_fits(parameters, corpus, name)
-            if name == "labelled" and corpus.is_labelled:
-                continue  # its counts do not depend on the model
-            impossible = np.flatnonzero(np.isneginf(log_likelihoods(parameters, corpus)))
-            if len(impossible):
-                raise ValueError(
-                    f"{name}[{corpus.index[impossible[0]]}]: expected sequences that the model to "
-                    "start from holds possible, got one of probability 0 "
-                    f"({len(impossible)} of {corpus.num_sequences} are)"
-                )
+        EM could learn nothing from it: what is impossible stays so.
+
+        Args:
+            parameters: of the model.
+            labelled: what the labelled sequences are called.
+            model: what the model is called.
+            advice: the end of the message.
+        """
+        corpora = ((labelled, self.labelled), ("unlabelled", self.unlabelled))
+        with mesh_peers(self.mesh).guard():
+            for (name, corpus), weight in zip(corpora, self.shares):
+                if corpus is None or weight == 0:
+                    continue
+                check_fits(parameters, corpus, name)
+                if corpus is self.labelled and self.all_known:
+                    continue  # its counts do not depend on the model
+                impossible = np.isneginf(log_likelihoods(parameters, corpus))
+                if impossible.any():
+                    raise ValueError(
+                        f"{name}[{corpus.index[int(impossible.argmax())]}]: expected sentences "
+                        f"that {model} holds possible, got one of probability 0 "
+                        f"({impossible.sum()} of {corpus.num_sequences} are){advice}"
+                    )
 
     def _count(self, parameters: Multinomials, corpus: WordCorpus) -> Tally:
         count = viterbi_counts if self.hard else expected_counts
@@ -290,23 +301,26 @@ def _divide(counts: Multinomials, number: int) -> Multinomials:
 
 
 def _log_score(counts: Multinomials, theta: Multinomials, moving: list[str]) -> float:
-    """Σ count · log θ, with 0 · log 0 = 0; in NumPy: small programs of JAX would take longer."""
+    """Σ count · log θ, with 0 · log 0 = 0."""
     total = 0.0
-    for name in moving:
+    for name in moving:  # in NumPy: three small programs of JAX would take as long as an E-step
         count, share = (np.asarray(getattr(m, name), float) for m in (counts, theta))
-        here = count > 0
-        likely = share[here] > 0
-        logs = np.log(share[here], where=likely, out=np.full(likely.shape, -np.inf))
-        total += float((count[here] * logs).sum())
+        occurs = count > 0
+        likely = share[occurs] > 0
+        logs = np.log(share[occurs], where=likely, out=np.full(likely.shape, -np.inf))
+        total += float((count[occurs] * logs).sum())
     return total
 
 
 class EMResult(NamedTuple):
-    """What `em` found.
+    """Where `em` ended.
 
-    model: the best model. parameters: its unnormalised Θ̃. objectives: what EM increases (see
-    `EMOperator`), before the first step and after each. log_likelihoods: of the unlabelled
-    sequences, likewise. outcome: why it ended, in words as ``outcome.value``.
+    Attributes:
+        model: the best model.
+        parameters: its unnormalised Θ̃.
+        objectives: what EM increases (see `EMOperator`), before the first step and after each.
+        log_likelihoods: of the unlabelled sequences, likewise.
+        outcome: why it ended, in words as ``outcome.value``.
 
     Example:
         >>> EMResult._fields
@@ -359,10 +373,10 @@ def em(
         >>> from jaxseq.hmm import EMOperator, word_corpus
         >>> from jaxseq.hmm import HMM
         >>> start = HMM(jnp.ones(2), jnp.ones((2, 2)), jnp.array([[2.0, 1.0], [1.0, 2.0]]))
-        >>> found = em(start, EMOperator(None, word_corpus([[0, 0, 1, 1]] * 4, 2)))
-        >>> found.outcome
+        >>> result = em(start, EMOperator(None, word_corpus([[0, 0, 1, 1]] * 4, 2)))
+        >>> result.outcome
         'converged: the value hardly improves any more'
-        >>> found.model.probabilities.emission.round(2).tolist()
+        >>> result.model.probabilities.emission.round(2).tolist()
         [[1.0, 0.0], [0.0, 1.0]]
 
     References:
@@ -372,29 +386,73 @@ def em(
         raise ValueError(f"max_iterations: expected 0 or more, got {max_iterations}")
     if not tolerance >= 0:
         raise ValueError(f"tolerance: expected a number ≥ 0, got {tolerance}")
-    peers = mesh_peers(operator.mesh)
     operator.check_possible(start.probabilities)
-    point, now = start.probabilities, operator(start.probabilities)
-    values, likelihoods = [now.objective], [now.log_likelihood]
-    outcome = Outcome.MAX_ITERATIONS
+    likelihoods = []
     with interrupts_deferred() as pressed, progress_bar("EM", max_iterations, progress) as tick:
-        for iteration in range(max_iterations):
-            following = operator(now.following)
-            ended = agree(peers, why_stop(now, following, tolerance))
-            if ended is Outcome.PRECISION:
-                outcome = ended
-                break
-            point, now = now.following, following
-            values.append(now.objective)
+
+        def watch(state: EMState, now: Evaluation) -> None:
             likelihoods.append(now.log_likelihood)
-            tick(iteration + 1, -now.objective)
-            if any(peers.exchange(bool(pressed()))):
-                ended = Outcome.INTERRUPTED
-            if ended is not None:
-                outcome = ended
-                break
-    model = HMM(*point, unknown=start.unknown)
-    return EMResult(model, point, tuple(values), tuple(likelihoods), outcome)
+            if state.iteration:
+                tick(state.iteration, -now.objective)
+
+        state, _, outcome = iterate_em(
+            operator, EMState(start.probabilities), max_iterations, tolerance, watch, pressed
+        )
+    model = HMM(*state.parameters, unknown=start.unknown)
+    return EMResult(model, state.parameters, state.values, tuple(likelihoods), outcome)
+
+
+class EMState(NamedTuple):
+    """Everything that EM needs to go on: Θ̃, iterations done, and the objective at each."""
+
+    parameters: Multinomials
+    iteration: int = 0
+    values: tuple[float, ...] = ()
+
+
+def iterate_em(
+    operator: EMOperator,
+    state: EMState,
+    max_iterations: int,
+    tolerance: float,
+    watch: Callable[[EMState, Evaluation], Any],
+    pressed: Callable[[], bool],
+    keep: Callable[[EMState], Any] = lambda state: None,
+) -> tuple[EMState, Evaluation, Outcome]:
+    """The loop of EM, under `em` and `HMMTagger`.
+
+    Args:
+        operator: one step, of all processes.
+        state: where to begin, or to go on from.
+        max_iterations: at which it ends, those before `state` included.
+        tolerance: as in `em`.
+        watch: called with each state and what the operator says of it, the first one included.
+        pressed: whether Ctrl-C was pressed; that of one process ends all.
+        keep: called with each state from which it goes on.
+
+    Returns:
+        The best state, what the operator says of it, and why EM ended.
+    """
+    peers = mesh_peers(operator.mesh)
+    now = operator(state.parameters)
+    if not state.values:
+        state = state._replace(values=(now.objective,))
+    watch(state, now)
+    while state.iteration < max_iterations:
+        # The next state's evaluation is its E-step too: one per iteration.
+        following = operator(now.following)
+        outcome = agree(peers, why_stop(now, following, tolerance))
+        if outcome is not Outcome.PRECISION:  # else rounding has made it worse, and it is dropped
+            values = (*state.values, following.objective)
+            state, now = EMState(now.following, state.iteration + 1, values), following
+            watch(state, now)
+            if outcome is None:
+                keep(state)
+        if outcome is None and any(peers.exchange(bool(pressed()))):
+            outcome = Outcome.INTERRUPTED
+        if outcome is not None:
+            return state, now, outcome
+    return state, now, Outcome.MAX_ITERATIONS
 
 
 def why_stop(before: Evaluation, now: Evaluation, tolerance: float) -> Outcome | None:
@@ -445,7 +503,7 @@ def estimate_hmm(
         mesh: devices to share the sequences out to, as in `EMOperator`.
 
     Raises:
-        ValueError: for a corpus without a token; or without smoothing, when what is known rules
+        ValueError: for a corpus without a token; or, without smoothing, when what is known rules
             all labellings of a sequence out.
 
     Cost: O(N + v s), and an E-step an iteration where labels are partly known.

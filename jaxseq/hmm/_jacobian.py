@@ -39,8 +39,8 @@ from jaxseq.hmm._counts import (
     certified_tally,
     check_families,
     check_fits,
+    count_sequences,
     is_certified,
-    number_of,
     shard_tally,
     tally_of,
     word_factors,
@@ -242,7 +242,7 @@ def linearise_mean_counts(
     check_method(method)
     check_families("frozen", frozen)
     check_fits(parameters, corpus)
-    number = number_of(corpus)
+    number = count_sequences(corpus)
     free = tuple(name for name in FAMILIES if name not in frozen)
 
     linearise = partial(linearise_counts, parameters, free=free, method=method)

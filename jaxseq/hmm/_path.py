@@ -24,8 +24,8 @@ from jaxseq.hmm._counts import (
     check_corpus,
     check_families,
     check_fits,
+    count_sequences,
     known_counts,
-    number_of,
     shard_batch,
     shard_tally,
 )
@@ -36,10 +36,10 @@ from jaxseq.hmm._native import NativeProduct, find_kernels
 from jaxseq.homotopy import (
     CriticalPoint,
     Path,
+    PathSettings,
     Predictor,
     Problem,
     Selection,
-    Settings,
     choose,
     find_critical_points,
     follow_path,
@@ -103,7 +103,7 @@ def homotopy_problem(
         raise ValueError(f"frozen: expected a family to be left out, got {', '.join(frozen)}")
     check_corpus("unlabelled", unlabelled)
     constant = smoothed_means(labelled, smoothing, dtype)
-    number_of(unlabelled, name="unlabelled")
+    count_sequences(unlabelled, name="unlabelled")
     EMOperator(None, unlabelled, 1.0).check_possible(constant)
     is_free = Multinomials(*cast(Any, (family not in frozen for family in FAMILIES)))
     traced = _MeanCounts(unlabelled.shards, unlabelled.num_sequences)
@@ -133,7 +133,7 @@ def smoothed_means(labelled: WordCorpus, smoothing: Smoothing, dtype: Any = None
     """
     check_corpus("labelled", labelled)
     check_smoothing(smoothing)
-    number = number_of(labelled, name="labelled")
+    number = count_sequences(labelled, name="labelled")
     if not labelled.is_labelled or labelled.num_labels is None:
         missing = int((labelled.labels < 0).sum())
         raise ValueError(
@@ -240,7 +240,7 @@ class Linearisation:
         double = jax.dtypes.canonicalize_dtype("float64") == "float64"
 
         def finish(item: Any) -> Any:
-            # Settings made by a `with` block hold for the thread that made them.
+            # PathSettings made by a `with` block hold for the thread that made them.
             with jax.enable_x64(double):
                 return jax.block_until_ready(function(item))
 
@@ -290,12 +290,13 @@ class _KernelProduct:
 RULES = ("monotone", "min_eigenvalue", "max_entropy")
 """By which a point of a path is chosen."""
 
-HMM_SETTINGS = Settings(
+HMM_SETTINGS = PathSettings(
     step=0.05,
     predictor=Predictor.HERMITE,
     max_step=2.0,
     max_steps=20000,
     linear_tolerance=2e-2,
+    last_share=0.3,
     tangent_tolerance=1e-4,
     krylov_size=100,
     krylov_restarts=2,
@@ -324,7 +325,7 @@ class HMMPath:
 
     path: Path
     problem: Problem
-    settings: Settings
+    settings: PathSettings
     supervised: HMM
     unlabelled: WordCorpus
 
@@ -377,7 +378,7 @@ def hmm_path(
     smoothing: Smoothing = Smoothing(),  # noqa: B008 - an immutable tuple
     frozen: tuple[str, ...] = (),
     weights: Callable[[Any], tuple[Any, Any]] = linear_weights,
-    settings: Settings = HMM_SETTINGS,
+    settings: PathSettings = HMM_SETTINGS,
     unknown: int | None = None,
     dtype: Any = None,
     until: Callable[[Path], bool | None] = lambda path: None,
@@ -424,9 +425,9 @@ def hmm_path(
 
     Example:
         >>> from jaxseq.hmm import word_corpus
-        >>> from jaxseq.homotopy import Settings
+        >>> from jaxseq.homotopy import PathSettings
         >>> known = word_corpus([[0, 1], [0, 1]], 2, labels=[[0, 1], [0, 1]], num_labels=2)
-        >>> found = hmm_path(known, word_corpus([[0, 1, 1]], 2), settings=Settings())
+        >>> found = hmm_path(known, word_corpus([[0, 1, 1]], 2), settings=PathSettings())
         >>> found.path.outcome.value
         'reached λ = 1'
         >>> found.model(found.select("monotone").index).num_words

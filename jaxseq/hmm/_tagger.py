@@ -33,13 +33,11 @@ from jaxseq.hmm._search import (
     read_words,
     search_hmm,
 )
-from jaxseq.parallel import mesh_peers
+from jaxseq.parallel import Devices
 from jaxseq.taggers import (
     Decodable,
     Label,
     SequenceTagger,
-    Together,
-    check_hmm_alike,
     check_sentences,
     check_stored_numbers,
     fresh,
@@ -197,13 +195,17 @@ class HMMTagger(SequenceTagger):
                 learn nothing from it.
         """
         began = time.perf_counter()
-        given = {"unlabelled": unlabelled, "sentence_numbers": sentence_numbers}
-        peers = mesh_peers(mesh)
-        with peers.guard():
+        devices = Devices.from_mesh(mesh, sentence_numbers)
+        with devices.agreeing():
             plan = hmm_plan_of(self, mesh)
-            check_hmm_alike(self, plan, given, peers)
-            together = Together.of(plan.mesh, sentence_numbers)
-            data = read_hmm_data(X, y, None if plan.weight == 0 else unlabelled, plan, together)
+            classes = None if self.classes is None else sorted(map(str, self.classes))
+            devices.check_settings(
+                {**self.get_params(deep=False), "classes": classes},
+                unlabelled=unlabelled,
+                sentence_numbers=sentence_numbers,
+                checkpoint=self.checkpoint,
+            )
+            data = read_hmm_data(X, y, None if plan.weight == 0 else unlabelled, plan, devices)
         seconds = {"features": time.perf_counter() - began}
         self._take_fitted(data, search_hmm(data, plan))
         self.seconds_ = {**seconds, "all": time.perf_counter() - began}

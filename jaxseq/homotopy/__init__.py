@@ -5,8 +5,8 @@ from jaxseq.homotopy._critical import Kind as Kind
 from jaxseq.homotopy._critical import find_critical_points as find_critical_points
 from jaxseq.homotopy._follow import follow_path as follow_path
 from jaxseq.homotopy._path import Event as Event
-from jaxseq.homotopy._path import Outcome as Outcome
 from jaxseq.homotopy._path import Path as Path
+from jaxseq.homotopy._path import PathOutcome as PathOutcome
 from jaxseq.homotopy._path import Selection as Selection
 from jaxseq.homotopy._path import StepOutcome as StepOutcome
 from jaxseq.homotopy._path import choose as choose
@@ -21,8 +21,8 @@ from jaxseq.homotopy._problem import Structure as Structure
 from jaxseq.homotopy._problem import freeze as freeze
 from jaxseq.homotopy._problem import linear_weights as linear_weights
 from jaxseq.homotopy._settings import Jacobian as Jacobian
+from jaxseq.homotopy._settings import PathSettings as PathSettings
 from jaxseq.homotopy._settings import Predictor as Predictor
-from jaxseq.homotopy._settings import Settings as Settings
 from jaxseq.homotopy._settings import published_settings as published_settings
 from jaxseq.homotopy._spectrum import Spectrum as Spectrum
 from jaxseq.homotopy._spectrum import leading_eigenvalues as leading_eigenvalues
@@ -32,12 +32,12 @@ __all__ = [
     "Event",
     "Jacobian",
     "Kind",
-    "Outcome",
     "Path",
+    "PathOutcome",
+    "PathSettings",
     "Predictor",
     "Problem",
     "Selection",
-    "Settings",
     "Spectrum",
     "StepOutcome",
     "Structure",

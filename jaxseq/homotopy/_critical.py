@@ -5,20 +5,22 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
 
 from jaxseq.homotopy._follow import Solver, hermite_cubic
+from jaxseq.homotopy._linear import one_thread
 from jaxseq.homotopy._path import Path
 from jaxseq.homotopy._problem import Problem, keep_positive
-from jaxseq.homotopy._settings import Settings
+from jaxseq.homotopy._settings import PathSettings
 
-TIGHTER = 1e-3
+TRIAL_SHARE = 1e-3
 """Trials are corrected to this share of the usual tolerance: near a bifurcation, the residual says
 little of the distance from the path."""
-VANISHES = 1e-4
+VANISHING = 1e-4
 """An eigenvalue of ``g2(λ)·∇E − I`` below this counts as 0."""
 
 
@@ -39,8 +41,8 @@ class CriticalPoint(NamedTuple):
         point: (Θ̃, λ) there, flat.
         arc: arc length there.
         after: index of the path's last point before it.
-        eigenvalue: the eigenvalue of ``g2(λ)·∇E − I`` that vanishes, as found (None if the path
-            has no eigenvalues).
+        eigenvalue: the eigenvalue of ``g2(λ)·∇E − I`` that vanishes, as refined; None if the path
+            has no eigenvalues.
         is_refined: whether every trial could be corrected, and the eigenvalue of a bifurcation
             does vanish; otherwise λ is a rough guess.
     """
@@ -80,10 +82,10 @@ class _Stretch:
         frame = self.base.frame
         unit = self.tangent / frame.length(self.tangent)
         kept = kept + (distance - frame.product(unit, kept - self.begin)) * unit
-        found = self.solver.correct(kept.astype(self.begin.dtype), self.tangent, self.base)
-        if not found.residual <= self.solver.tolerance / TIGHTER:
+        trial = self.solver.correct(kept.astype(self.begin.dtype), self.tangent, self.base)
+        if not trial.residual <= self.solver.tolerance / TRIAL_SHARE:
             raise _NotCorrected
-        return found.point
+        return trial.point
 
     def slope(self, distance: float) -> float:
         """dλ/ds at a distance."""
@@ -99,7 +101,7 @@ class _Stretch:
 def find_critical_points(
     problem: Problem,
     path: Path,
-    settings: Settings = Settings(),  # noqa: B008 - an immutable tuple
+    settings: PathSettings = PathSettings(),  # noqa: B008 - an immutable tuple
     accuracy: float = 1e-6,
 ) -> list[CriticalPoint]:
     """The critical points between the points of a corrected path, in its order.
@@ -127,59 +129,47 @@ def find_critical_points(
     """
     base, double = settings.point_tolerance(problem.dtype), np.dtype(problem.dtype).itemsize >= 8
     tight = settings._replace(
-        tolerance=base * TIGHTER if double else base,
+        tolerance=base * TRIAL_SHARE if double else base,
         linear_tolerance=min(settings.linear_tolerance, 1e-6),
         tangent_tolerance=min(settings.kernel_tolerance(problem.dtype), 1e-7 if double else 1e-5),
         lanczos_steps=2 * settings.lanczos_steps,
         lanczos_accuracy=min(settings.lanczos_accuracy, 1e-4),
     )
     solver = Solver(problem, tight)
-    found = []
-    for after in range(len(path.points) - 1):
-        folds = bool((path.slope[after] > 0) != (path.slope[after + 1] > 0))
-        ranks = _crossing(path, after)
-        if folds or ranks:
-            found += _in_stretch(solver, path, after, folds, ranks, accuracy)
-    return found
+    critical = []
+    with one_thread():
+        for after in range(len(path.points) - 1):
+            critical += _between(solver, path, after, accuracy)
+    return critical
 
 
-def _crossing(path: Path, after: int) -> list[int]:
-    """Ranks of the eigenvalues of ``g2·∇E − I`` whose sign changes in a step."""
-    shifted = path.second_weight[after : after + 2, None] * path.eigenvalues[after : after + 2] - 1
-    changed = (shifted[0] > 0) != (shifted[1] > 0)
-    return np.flatnonzero(changed).tolist()
-
-
-def _in_stretch(
-    solver: Solver, path: Path, after: int, folds: bool, ranks: list[int], accuracy: float
-) -> list[CriticalPoint]:
-    stretch = _Stretch(solver, path, after)
-    found = []
+def _between(solver: Solver, path: Path, after: int, accuracy: float) -> list[CriticalPoint]:
+    """The critical points between a point of the path and the next."""
+    ends = slice(after, after + 2)
+    slopes = path.slope[ends].tolist()
+    # Eigenvalues of g2·∇E − I, [both ends, ranks].
+    shifted = path.second_weight[ends, None] * path.eigenvalues[ends] - 1
+    folds = (slopes[0] > 0) != (slopes[1] > 0)
+    ranks = np.flatnonzero((shifted[0] > 0) != (shifted[1] > 0)).tolist()
+    if not (folds or ranks):
+        return []
+    stretch, points = _Stretch(solver, path, after), []
     if folds:
-        ends = (float(path.slope[after]), float(path.slope[after + 1]))
-        found.append(_refine(stretch, path, after, stretch.slope, ends, Kind.FOLD, accuracy))
+        points.append(_refine(stretch, path, after, stretch.slope, slopes, Kind.FOLD, accuracy))
     for rank in ranks:
-        values = path.second_weight[after : after + 2] * path.eigenvalues[after : after + 2, rank]
-        ends = (float(values[0]) - 1, float(values[1]) - 1)
-        crossing = _refine(
-            stretch,
-            path,
-            after,
-            lambda distance, rank=rank: stretch.excess(distance, rank),
-            ends,
-            Kind.BIFURCATION,
-            accuracy,
-        )
+        excess = partial(stretch.excess, rank=rank)
+        values = shifted[:, rank].tolist()
+        crossing = _refine(stretch, path, after, excess, values, Kind.BIFURCATION, accuracy)
         # At a fold an eigenvalue passes 1/g2(λ) as well: that is no bifurcation of its own.
         near = math.sqrt(accuracy) * stretch.length + 10 * accuracy
-        fold = found[0] if folds else None
+        fold = points[0] if folds else None
         if fold and (
             abs(fold.arc - crossing.arc) <= near or abs(fold.lam - crossing.lam) <= accuracy
         ):
-            found[0] = fold._replace(eigenvalue=crossing.eigenvalue)
+            points[0] = fold._replace(eigenvalue=crossing.eigenvalue)
         else:
-            found.append(crossing)
-    return sorted(found, key=lambda point: point.arc)
+            points.append(crossing)
+    return sorted(points, key=lambda point: point.arc)
 
 
 def _refine(
@@ -187,7 +177,7 @@ def _refine(
     path: Path,
     after: int,
     test: Callable[[float], float],
-    ends: tuple[float, float],
+    ends: list[float],
     kind: Kind,
     accuracy: float,
 ) -> CriticalPoint:
@@ -202,7 +192,7 @@ def _refine(
         root = float(brentq(function, 0.0, stretch.length, xtol=accuracy / 4, rtol=1e-12))  # pyright: ignore[reportArgumentType]
         point, value, refined = stretch.at(root), function(root), True
         if kind is Kind.BIFURCATION:  # the sign at an end may have been wrong
-            refined = abs(value) < VANISHES
+            refined = abs(value) < VANISHING
     except _NotCorrected:
         root = stretch.length * ends[0] / (ends[0] - ends[1])
         share = root / stretch.length

@@ -1,4 +1,13 @@
-"""Following the path of fixed points from λ = 0 to λ = 1."""
+r"""Following the path of fixed points from λ = 0 to λ = 1.
+
+Three things make the path of a large problem hard, and each has an answer below. A *hairpin* is a
+turning point on which the path turns almost on the spot: a `Frame` stretches lengths there until
+it is a bend. A *leap* is a step to another part of the path, past folds in between: `judge`
+compares its chord with the tangents at its ends, and `turns_back` finds out by the *orientation*
+of the path if a step has landed on a part that leads back. *Landing* is the last step, which ends
+on λ = 1 exactly: where fixed points at λ = 1 are many, ∇E is nearly singular on the way to them,
+and steps that have become tiny are taken with care, or straight to λ = 1.
+"""
 
 from __future__ import annotations
 
@@ -8,45 +17,28 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxseq._runtime import interrupts_deferred, progress_bar
-from jaxseq.homotopy._linear import (
-    HostSolved,
-    Leading,
-    Seen,
-    find_leading,
-    linearise_flat,
-    nothing_leading,
-    nothing_seen,
-    one_thread,
-    solve_dense,
-    solve_matrix_free,
-    solve_on_host,
-)
+from jaxseq.homotopy._linear import Leading, Seen, linearise_flat, one_thread, solve_bordered
 from jaxseq.homotopy._path import (
     Event,
     NewPoint,
-    Outcome,
     Path,
     PathKeeper,
+    PathOutcome,
     StepOutcome,
-    extend,
-    first_point,
     load_path,
-    tried,
 )
-from jaxseq.homotopy._problem import (
-    Problem,
-    Structure,
-    flat_map,
-    flat_of,
-    keep_positive,
-    unraveller,
+from jaxseq.homotopy._problem import Problem, Structure, find_flat, keep_positive, unraveller
+from jaxseq.homotopy._settings import (
+    Jacobian,
+    PathSettings,
+    Predictor,
+    check_settings,
+    least_tolerance,
 )
-from jaxseq.homotopy._settings import Jacobian, Predictor, Settings, check_settings, least_tolerance
-from jaxseq.homotopy._spectrum import leading_eigenvalues
+from jaxseq.homotopy._spectrum import find_leading, leading_eigenvalues
 
 # -------------------------------------------------------------------------------------------------
 # How lengths and angles are measured along a path.
@@ -70,18 +62,17 @@ class Frame(NamedTuple):
         """The vector whose plain products are those with `vector` in this frame."""
         if not len(self.weights):
             return vector
-        found = vector.copy()
-        found[:-1] += (self.weights * (self.left @ vector[:-1])) @ self.left
-        return found
+        row = vector.copy()
+        row[:-1] += (self.weights * (self.left @ vector[:-1])) @ self.left
+        return row
 
     def product(self, one: np.ndarray, other: np.ndarray) -> float:
         """⟨one, other⟩."""
         plain = float(one @ other)
         if not len(self.weights):
             return plain
-        return plain + float(
-            (self.weights * (self.left @ one[:-1])) @ (self.left @ other[:-1])
-        )  # fmt: skip
+        first, second = self.left @ one[:-1], self.left @ other[:-1]
+        return plain + float((self.weights * first) @ second)
 
     def length(self, vector: np.ndarray) -> float:
         """‖vector‖."""
@@ -99,7 +90,7 @@ def make_frame(leading: Leading, second_weight: float, stretch: float | None) ->
     """The frame at a point with leading eigenvectors.
 
     Args:
-        leading: of ∇E there.
+        leading: eigenvectors of ∇E there.
         second_weight: g2(λ) there.
         stretch: δ; None for Euclid's frame.
 
@@ -115,14 +106,13 @@ def make_frame(leading: Leading, second_weight: float, stretch: float | None) ->
     return Frame(weights, leading.left.astype(np.float64))
 
 
-# -------------------------------------------------------------------------------------------------
-# The cubic through two points of a path and their tangents, and on beyond them.
-
-
 class Hermite(NamedTuple):
-    """``z(h) = end + h·first + h²/2·second + h³/6·third``, h a length from its end on.
+    """The cubic through two points and their tangents, and on beyond the second.
 
-    span: the length from its beginning to its end.
+    ``z(h) = end + h·first + h²/2·second + h³/6·third``, with h the length from its end on.
+
+    Attributes:
+        span: the length from its beginning to its end.
 
     Example:
         >>> plain = Frame(np.zeros(0), np.zeros((0, 1)))
@@ -139,9 +129,8 @@ class Hermite(NamedTuple):
 
     def at(self, length: float) -> np.ndarray:
         """z(h)."""
-        return self.end + length * (
-            self.first + length / 2 * (self.second + length / 3 * self.third)
-        )
+        bend = self.second + length / 3 * self.third
+        return self.end + length * (self.first + length / 2 * bend)
 
     def slope(self, length: float) -> np.ndarray:
         """z'(h)."""
@@ -174,19 +163,18 @@ def hermite_cubic(
 # -------------------------------------------------------------------------------------------------
 # How long the next step should be, by how the last one went.
 
-
-CONTRACTION, SLOW = 0.1, 0.3
-"""Wanted and greatest ratio of a Newton step's length to that of the one before."""
-DISTANCE, FAR = 0.06, 0.2
-"""Wanted and greatest length of the first Newton step, as a share of the step along the path."""
-ANGLE, SHARP = 0.4, 0.8
-"""Wanted and greatest angle between tangents, in radians."""
-UNEVEN, LEAP = 1.3, 0.1
+WANTED_CONTRACTION, MOST_CONTRACTION = 0.1, 0.3
+"""Of the ratio of a Newton step's length to that of the one before."""
+WANTED_DISTANCE, MOST_DISTANCE = 0.06, 0.2
+"""Of the length of the first Newton step, as a share of the step along the path."""
+WANTED_ANGLE, MOST_ANGLE = 0.4, 0.8
+"""Of the angle between tangents, in radians."""
+LEAP_RATIO, LEAP_ANGLE = 1.3, 0.1
 """On a smooth arc the angles from a chord to the tangents at its ends add up to the angle between
-these; if they are more than UNEVEN times that and LEAP, the chord may lead to another part of the
-path, past folds in between."""
-LEAST, MOST = 0.1, 2.5
-"""Factors between one step and the next."""
+these; if they are more than this ratio times that, and this angle, the chord may lead to another
+part of the path, past folds in between."""
+SHORTEST_FACTOR, LONGEST_FACTOR = 0.1, 2.5
+"""Between one step and the next."""
 
 
 class Step(NamedTuple):
@@ -231,26 +219,29 @@ def judge(step: Step, noise: float = 0.0) -> Verdict:
         >>> judge(Step(0.0, 0.03, 0.9)).outcome.value
         'step shortened because the path bends too much along it'
     """
-    by_contraction = _longest(lambda f: f * step.growth(f) * step.contraction <= CONTRACTION)
-    by_distance = _longest(lambda f: step.growth(f) * step.distance <= DISTANCE)
-    by_angle = _longest(lambda f: f * step.angle <= ANGLE)
+    by_contraction = _longest(
+        lambda f: f * step.growth(f) * step.contraction <= WANTED_CONTRACTION
+    )  # fmt: skip
+    by_distance = _longest(lambda f: step.growth(f) * step.distance <= WANTED_DISTANCE)
+    by_angle = _longest(lambda f: f * step.angle <= WANTED_ANGLE)
     shortest = min(by_contraction, by_distance, by_angle)
-    if not step.distance <= FAR:
+    # Written with `not`, so that a NaN shortens the step as well.
+    if not step.distance <= MOST_DISTANCE:
         return Verdict(StepOutcome.SHORTENED_DISTANCE, min(by_distance, 0.5))
-    if not step.contraction <= SLOW:
+    if not step.contraction <= MOST_CONTRACTION:
         return Verdict(StepOutcome.SHORTENED_CONTRACTION, min(by_contraction, 0.5))
-    if not step.angle <= SHARP:
+    if not step.angle <= MOST_ANGLE:
         return Verdict(StepOutcome.SHORTENED_ANGLE, min(by_angle, 0.5))
-    if not step.chord <= UNEVEN * step.angle + LEAP + noise:
+    if not step.chord <= LEAP_RATIO * step.angle + LEAP_ANGLE + noise:
         return Verdict(StepOutcome.SHORTENED_LEAP, min(shortest, 0.5))
     return Verdict(StepOutcome.ACCEPTED, shortest)
 
 
 def _longest(holds: Callable[[float], bool]) -> float:
-    """The largest factor allowed with which a condition holds, about; the least if none."""
-    if holds(MOST):
-        return MOST
-    low, high = LEAST, MOST
+    """The largest factor allowed with which a condition holds, about; the least if none does."""
+    if holds(LONGEST_FACTOR):
+        return LONGEST_FACTOR
+    low, high = SHORTEST_FACTOR, LONGEST_FACTOR
     for _ in range(20):
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
@@ -268,10 +259,23 @@ class Tangent(NamedTuple):
     residual: float
     seen: Seen
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether the map, and its slope along the path, are."""
+        return math.isfinite(self.residual) and bool(np.isfinite(self.direction).all())
+
 
 class Correction(NamedTuple):
-    """Where Newton's method ended, and how it went: its steps, the length of the first, and the
-    greatest ratio of one's length to that of the one before (0 if there was none)."""
+    """Where Newton's method ended, and how it went.
+
+    Attributes:
+        point: where it ended.
+        residual: ‖EM_λ(Θ̃) − Θ̃‖ / ‖Θ̃‖ there; infinite if it gave up.
+        converged: whether that is within the tolerance.
+        steps: how many it took.
+        first: the length of the first.
+        contraction: greatest ratio of one's length to that of the one before, or 0.
+    """
 
     point: np.ndarray
     residual: float
@@ -292,7 +296,7 @@ class Solver(NamedTuple):
     """A problem with the settings by which its path is followed."""
 
     problem: Problem
-    settings: Settings
+    settings: PathSettings
 
     @property
     def tolerance(self) -> float:
@@ -304,7 +308,6 @@ class Solver(NamedTuple):
         """Whether eigenvectors are kept from point to point."""
         return (
             self.settings.deflated > 0
-            and self.problem.linearise is not None
             and self.problem.structure is not Structure.GENERAL
             and self.settings.jacobian is Jacobian.MATRIX_FREE
         )
@@ -312,46 +315,9 @@ class Solver(NamedTuple):
     def base(self, point: np.ndarray, leading: Leading | None = None) -> Base:
         """The base at a point with known eigenvectors; these are sought if None."""
         if leading is None:
-            leading = self.leading(point, nothing_seen(self.problem.size))
+            leading = self.leading(point, Seen.nothing(self.problem.size))
         weight = self.second_weight(float(point[-1]))
         return Base(make_frame(leading, weight, self.settings.stretch), leading)
-
-    def _solve(
-        self, point, row, anchor, newton: bool, enough: float, tolerance: float, leading, guess=None
-    ) -> HostSolved:
-        dtype, settings = self.problem.dtype, self.settings
-        if self.problem.linearise is not None and settings.jacobian is Jacobian.MATRIX_FREE:
-            return solve_on_host(
-                self.problem,
-                np.asarray(point, dtype),
-                np.asarray(row, dtype),
-                np.asarray(anchor, dtype),
-                newton,
-                enough,
-                tolerance,
-                settings.krylov_size,
-                settings.krylov_restarts,
-                leading,
-                guess,
-            )
-        at, normal, through = (jnp.asarray(array, dtype) for array in (point, row, anchor))
-        bound, wanted = jnp.asarray(enough, dtype), jnp.asarray(newton)
-        if settings.jacobian is Jacobian.DENSE:
-            found = solve_dense(self.problem, at, normal, through, wanted, bound)
-        else:
-            found = solve_matrix_free(
-                self.problem,
-                at,
-                normal,
-                through,
-                wanted,
-                bound,
-                jnp.asarray(tolerance, dtype),
-                settings.krylov_size,
-                settings.krylov_restarts,
-            )
-        seen = nothing_seen(self.problem.size)
-        return HostSolved(np.asarray(found.solution), float(found.residual), seen)
 
     def tangent(
         self,
@@ -364,19 +330,29 @@ class Solver(NamedTuple):
 
         At a bifurcation that rule keeps to the branch on which the path came.
         """
-        tolerance = self.settings.kernel_tolerance(self.problem.dtype)
         row, leading = self._across(before, base)
-        found = self._solve(point, row, point, False, -1.0, tolerance, leading, guess)
-        direction = found.solution
+        solution = solve_bordered(
+            self.problem,
+            self.settings,
+            point,
+            row,
+            point,
+            newton=False,
+            enough=-1.0,  # a tangent is wanted however small the residual is
+            tolerance=self.settings.kernel_tolerance(self.problem.dtype),
+            leading=leading,
+            guess=guess,
+        )
+        direction = solution.vector
         length = np.linalg.norm(direction)
         if length > 0 and math.isfinite(length):
             direction = direction / length
-        return Tangent(direction, found.residual, found.seen)
+        return Tangent(direction, solution.residual, solution.seen)
 
     def _across(self, direction: np.ndarray, base: Base | None) -> tuple[np.ndarray, Leading]:
         """The unit row of the hyperplane across a direction, and what is known of ∇E."""
         if base is None:
-            return direction, nothing_leading(self.problem.size)
+            return direction, Leading.nothing(self.problem.size)
         row = base.frame.row(direction)
         return (row / np.linalg.norm(row) if len(base.frame.weights) else row), base.leading
 
@@ -417,14 +393,14 @@ class Solver(NamedTuple):
             step: a length: Newton's method gives up if it leads too far as a share of that.
         """
         row, leading = self._across(direction, base)
-        return self._newton(start, row, False, base, leading, FAR * step)
+        return self._newton(start, row, False, base, leading, MOST_DISTANCE * step)
 
     def land(self, start: np.ndarray, lam: float, base: Base, step: float) -> Correction:
         """Newton's method from `start` to the solution at a given λ; as `correct` otherwise."""
         row = np.zeros_like(start)
         row[-1] = 1
         at = np.append(start[:-1], np.asarray([lam], start.dtype))
-        return self._newton(at, row, True, base, base.leading, FAR * step)
+        return self._newton(at, row, True, base, base.leading, MOST_DISTANCE * step)
 
     def _newton(
         self,
@@ -435,23 +411,34 @@ class Solver(NamedTuple):
         leading: Leading,
         reach: float,
     ) -> Correction:
-        """The same for both; to `hold` λ is to hold it exactly, where GMRES is only near."""
+        """For both; to `hold` λ is to hold it exactly, where GMRES is only near."""
         point, lengths, residual, contraction = start, [], math.inf, 0.0
-        most, tolerance = self.settings.max_corrections, self.settings.linear_tolerance
+        most = self.settings.max_corrections
         for number in range(most + 1):
+            # After the last step nothing is solved: only the residual is looked at.
             enough = self.tolerance if number < most else math.inf
-            found = self._solve(point, row, start, True, enough, tolerance, leading)
-            residual = found.residual
+            solution = solve_bordered(
+                self.problem,
+                self.settings,
+                point,
+                row,
+                start,
+                newton=True,
+                enough=enough,
+                tolerance=self.settings.linear_tolerance,
+                leading=leading,
+            )
+            residual = solution.residual
             if residual <= enough or not math.isfinite(residual):
                 break
-            moved = keep_positive(self.problem, point, point + found.solution)
+            moved = keep_positive(self.problem, point, point + solution.vector)
             moved[-1] = start[-1] if hold else moved[-1]
             change = moved - point
             lengths.append(base.frame.length(change) if base else float(np.linalg.norm(change)))
             if len(lengths) > 1 and lengths[-2] > 0:
                 contraction = max(contraction, lengths[-1] / lengths[-2])
-            if not lengths[-1] <= reach or contraction > SLOW:
-                residual = math.inf
+            if not lengths[-1] <= reach or contraction > MOST_CONTRACTION:
+                residual = math.inf  # `judge` would refuse it, so no more is spent on it
                 break
             point = moved
         first = lengths[0] if lengths else 0.0
@@ -467,40 +454,39 @@ class Solver(NamedTuple):
     ) -> Leading:
         """Eigenvectors of ∇E to keep, from what was seen of it at a point and before, the first
         `count` (by default as many as are recorded) to the settings' accuracy."""
-        settings, nothing = self.settings, nothing_leading(self.problem.size)
+        settings, nothing = self.settings, Leading.nothing(self.problem.size)
         if not self.keeps_leading:
             return nothing
-        product = linearise_flat(self.problem, point[:-1]).product
-        with one_thread():
-            return find_leading(
-                self.problem,
-                point[:-1],
-                product,
-                seen,
-                before or nothing,
-                count=count or max(settings.eigenvalues, 1),
-                kept=max(settings.deflated, settings.eigenvalues, count or 0),
-                accuracy=settings.lanczos_accuracy,
-                most=settings.lanczos_steps,
-            )
+        return find_leading(
+            self.problem,
+            point[:-1],
+            linearise_flat(self.problem, point[:-1]).product,
+            seen,
+            before or nothing,
+            count=count or max(settings.eigenvalues, 1),
+            kept=max(settings.deflated, settings.eigenvalues, count or 0),
+            accuracy=settings.lanczos_accuracy,
+            most=settings.lanczos_steps,
+        )
 
     def eigenvalues(self, point: np.ndarray, count: int | None = None) -> np.ndarray:
         """The largest eigenvalues of ∇E at a point, as many as the settings say."""
-        settings = self.settings
+        settings, dtype = self.settings, self.problem.dtype
         if not (count or settings.eigenvalues):
-            return np.zeros(0, self.problem.dtype)
-        return leading_eigenvalues(
+            return np.zeros(0, dtype)
+        spectrum = leading_eigenvalues(
             self.problem,
-            jnp.asarray(point[:-1]),
+            point[:-1].astype(dtype),
             count or settings.eigenvalues,
             settings.lanczos_steps,
             settings.jacobian is Jacobian.DENSE,
             settings.lanczos_accuracy,
-        ).values
+        )
+        return spectrum.values.astype(dtype)
 
     def second_weight(self, lam: float) -> float:
         """g2(λ)."""
-        return flat_of(self.problem).weights(lam)[0][1]
+        return find_flat(self.problem).weights(lam)[0][1]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -509,35 +495,32 @@ class Solver(NamedTuple):
 # Along a curve of solutions ``z(s) = (Θ̃, λ)`` with the unit tangent η, the determinant of
 # ``[J; ηᵀ]`` keeps its sign, and so does what follows from it,
 #
-# .. math::
-#     \operatorname{sign} \det(I - g_2(\lambda) \nabla E) \cdot \operatorname{sign}(d\lambda / ds)
-#     = (-1)^{\#\{\mu : g_2(\lambda) \mu > 1\}} \operatorname{sign}(d\lambda / ds),
+#     sign det(I − g2(λ)·∇E) · sign(dλ/ds) = (−1)^#{μ : g2(λ)·μ > 1} · sign(dλ/ds),
 #
 # with μ the eigenvalues of ∇E, which are real: a fold changes both signs, and only at a bifurcation
 # that is leapt over does one change alone. At λ = 0 it is +1. Both sides of a hairpin lie side by
-# side, with tangents alike but for their signs. A step from one to the other passes for a step along
-# the path, and leads back on it, all the way to λ = 0: by this sign it is found out.
+# side, with tangents alike but for their signs. A step from one to the other passes for a step
+# along the path, and leads back on it, all the way to λ = 0: by this sign it is found out.
 #
 # References:
 #     Allgower & Georg, Introduction to numerical continuation methods, SIAM 2003, chapter 2.1.
 
-
-UNSURE = 1e-3
+UNSURE_EIGENVALUE = 1e-3
 """An eigenvalue of ``g2(λ)·∇E − I`` nearer to 0 than this has no sign to be trusted."""
 NEAR_TURN = 0.2
 """Those up to so far below 0 are looked at closely, in case of doubt."""
-CLOSE = 1e-4
+SHORT_CROSSING = 1e-4
 """Steps that turn back are tried again shorter; one as short as this share of ‖z‖ passes a
 bifurcation, or two branches that come as near to each other as that."""
-SHORTER = 0.25
+REVERSED_FACTOR = 0.25
 """How much shorter."""
 
 
-def sign_of(shifted: np.ndarray, slope: float, unsure: float = 0.0) -> int:
+def orientation(shifted: np.ndarray, slope: float, unsure: float = 0.0) -> int:
     """The sign above, of eigenvalues of ``g2(λ)·∇E − I`` and dλ/ds; 0 if one may be 0.
 
     Example:
-        >>> sign_of(np.array([0.5, -0.5]), 1.0), sign_of(np.array([0.5, 0.5]), 1.0)
+        >>> orientation(np.array([0.5, -0.5]), 1.0), orientation(np.array([0.5, 0.5]), 1.0)
         (-1, 1)
     """
     if (np.abs(shifted) <= unsure).any() or slope == 0:
@@ -545,7 +528,7 @@ def sign_of(shifted: np.ndarray, slope: float, unsure: float = 0.0) -> int:
     return (-1 if (shifted > 0).sum() % 2 else 1) * (1 if slope > 0 else -1)
 
 
-def expected_sign(crossed: int) -> int:
+def expected_orientation(crossed: int) -> int:
     """+1, changed by every bifurcation that was passed."""
     return -1 if crossed % 2 else 1
 
@@ -564,38 +547,30 @@ def turns_back(solver: Solver, crossed: int, new: NewPoint, seen: Seen) -> bool:
     slope, weight = float(new.tangent[-1]), new.second_weight
     if not solver.keeps_leading:
         return False
-    expected, values = expected_sign(crossed), new.leading.values
-    if sign_of(weight * values - 1, slope) == expected:
+    expected, values = expected_orientation(crossed), new.leading.values
+    if orientation(weight * values - 1, slope) == expected:
         return False
+    # One more than seem near or past 1, as the rough ones may be a little larger than they look.
     count = int((weight * values > 1 - NEAR_TURN).sum()) + 1
-    exact: Leading = solver.leading(new.point, seen, new.leading, count)
+    exact = solver.leading(new.point, seen, new.leading, count)
     noise = 10 * solver.settings.kernel_tolerance(solver.problem.dtype)
-    if abs(slope) <= noise:
+    if abs(slope) <= noise:  # on the fold itself the sign of dλ/ds means nothing
         return False
-    return sign_of(weight * exact.values - 1, slope, UNSURE) == -expected
+    return orientation(weight * exact.values - 1, slope, UNSURE_EIGENVALUE) == -expected
 
 
 def is_crossing(before: np.ndarray, after: np.ndarray) -> bool:
     """Whether a step that turns back is short enough to have passed a bifurcation."""
-    return bool(np.linalg.norm(after - before) <= CLOSE * np.linalg.norm(before))
+    return bool(np.linalg.norm(after - before) <= SHORT_CROSSING * np.linalg.norm(before))
 
 
-STUCK, TINY, CAREFUL = 4, 1e-6, 12
-"""After so many failures in a row, or a step shorter than that share of ‖z‖, so many steps are
-taken with care: see `_with_care`."""
-NEAR, SHORT_OF_ONE = 0.05, 1e-4
-"""No farther than this from λ = 1, a step shorter than that share is tiny already, and the first
-with care tries to land."""
-EXACT = 1e-4
-"""Accuracy of the last point's eigenvalues, which are sought anew, once a path."""
-SHORT = 1e-3
-"""Steps shorter than this share of ‖z‖ count as that long when their ends' distance from the path
-is judged: the distance of their beginnings, within the tolerance, would be taken for it."""
+# -------------------------------------------------------------------------------------------------
+# The path.
 
 
 def follow_path(
     problem: Problem,
-    settings: Settings = Settings(),  # noqa: B008 - an immutable tuple
+    settings: PathSettings = PathSettings(),  # noqa: B008 - an immutable tuple
     start: Path | None = None,
     watch: Callable[[Path], bool | None] = lambda path: None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -610,7 +585,7 @@ def follow_path(
     how hard that was. The last step ends on λ = 1 exactly. Parameters of multinomials stay
     positive. At a bifurcation the path goes straight on (η·η_old ≥ 0): a step leaps over it. A step
     to the other side of a hairpin, from which the path would lead back, is found out where
-    eigenvectors are kept (`Settings.deflated`; `_orientation`).
+    eigenvectors are kept (`PathSettings.deflated`).
 
     With `published_settings` it is the algorithm as published: steps η·δ, uncorrected, up to the
     first point with λ ≥ 1.
@@ -646,44 +621,49 @@ def follow_path(
     if start is None and checkpoint is not None and os.path.exists(checkpoint):
         start = load_path(checkpoint, problem, settings)
     keeper = PathKeeper(checkpoint, problem, settings)
-    path = (start or _begin(solver))._replace(outcome=None)
-    advance = _advance_corrected if settings.corrected else _advance_as_published
     bar = progress_bar("homotopy", 100, progress, "residual")
     with bar as tick, interrupts_deferred() as pressed, one_thread():
+        path = (start or _begin(solver))._replace(outcome=None)
+        advance = _advance_corrected if settings.corrected else _advance_as_published
         try:
-            while (outcome := _why_stop(path, settings)) is None:
+            while (outcome := path.outcome or _why_stop(path, settings)) is None:
                 path = advance(solver, path)
                 keeper.keep(path)
                 tick(int(100 * min(max(path.lam[-1], 0), 1)), float(path.residual[-1]))
                 if path.outcome is None and (watch(path) or pressed()):
-                    return path._replace(outcome=Outcome.INTERRUPTED)
-                if path.outcome is not None:
-                    return path
+                    return path._replace(outcome=PathOutcome.INTERRUPTED)
         finally:
+            # Without an outcome: whether it ends here is asked again when it is gone on from.
             keeper.keep(path, at_once=True)
     return path._replace(outcome=outcome)
 
 
-def _why_stop(path: Path, settings: Settings) -> Outcome | None:
+def _why_stop(path: Path, settings: PathSettings) -> PathOutcome | None:
     if path.lam[-1] >= 1:
-        return Outcome.REACHED_ONE
+        return PathOutcome.REACHED_ONE
     if len(path.events) >= settings.max_steps:
-        return Outcome.MAX_STEPS
+        return PathOutcome.MAX_STEPS
     if settings.corrected and path.next_step < settings.min_step:
-        return Outcome.STEP_TOO_SMALL
+        return PathOutcome.STEP_TOO_SMALL
     return None
 
 
 def _begin(solver: Solver) -> Path:
     """The path that is only its point at λ = 0, where c is the solution."""
-    point = np.append(np.asarray(flat_map(solver.problem)[0]), np.zeros(1, solver.problem.dtype))
+    problem = solver.problem
+    constant = find_flat(problem).constant.astype(problem.dtype)
+    point = np.append(constant, np.zeros(1, problem.dtype))
     upwards = np.zeros_like(point)
     upwards[-1] = 1
     tangent = solver.tangent(point, upwards)
-    if not (math.isfinite(tangent.residual) and np.isfinite(tangent.direction).all()):
+    if not tangent.is_finite:
         raise ValueError("expect: expected finite values and slopes at the constant, got others")
     new = _measure(solver, point, tangent, 0.0, None)
-    return first_point(new, solver.settings.step, unraveller(solver.problem))
+    return Path.from_point(new, solver.settings.step, unraveller(problem))
+
+
+LAST_ACCURACY = 1e-4
+"""Of the last point's eigenvalues, which are sought anew, once per path."""
 
 
 def _measure(
@@ -694,12 +674,7 @@ def _measure(
     before: Leading | None,
     last: bool = False,
 ) -> NewPoint:
-    """What is recorded of a point.
-
-    Where parameters vanish, the last point is unlike the one before it, and what was known there
-    of ∇E need not lead to the largest eigenvalues here: Lanczos, with nothing presumed, looks for
-    them too. Both find none that are too large (Cauchy's interlacing): the greater are nearer.
-    """
+    """What is recorded of a point."""
     leading = solver.leading(point, tangent.seen, before)
     count = solver.settings.eigenvalues
     if not solver.keeps_leading:
@@ -708,43 +683,52 @@ def _measure(
         short = max(count - len(leading.values), 0)
         eigenvalues = np.pad(leading.values, (0, short))[:count].astype(point.dtype)
         if last and count:
-            exact = solver._replace(settings=solver.settings._replace(lanczos_accuracy=EXACT))
-            found = exact.eigenvalues(point)
-            eigenvalues[: len(found)] = np.maximum(eigenvalues[: len(found)], found)
+            # Where parameters vanish, the last point is unlike the one before it, and what was
+            # known there of ∇E need not lead to the largest eigenvalues here: Lanczos, with nothing
+            # presumed, looks for them too. Neither finds any that are too large (Cauchy's
+            # interlacing), so the greater are nearer.
+            settings = solver.settings._replace(lanczos_accuracy=LAST_ACCURACY)
+            exact = solver._replace(settings=settings).eigenvalues(point)
+            eigenvalues[: len(exact)] = np.maximum(eigenvalues[: len(exact)], exact)
     weight = solver.second_weight(float(point[-1]))
     return NewPoint(point, tangent.residual, step, tangent.direction, eigenvalues, weight, leading)
 
 
-class _Trial(NamedTuple):
-    """A step that was tried, before it is judged."""
+# -------------------------------------------------------------------------------------------------
+# Care where steps fail or become tiny.
+#
+# Where ∇E is nearly singular and yet nothing turns, as it is towards a λ = 1 whose fixed points
+# are many, a frame stretches errors of points and tangents, within their tolerances, to more
+# than a step's length, and a cubic through points so near together predicts nothing. Plain
+# lengths, Euler's steps and exact tangents then lead on.
 
-    correction: Correction
-    step: float
-    lands: bool
-    at_once: bool = False
+FAILURES_UNTIL_CARE, TINY_SHARE, CAREFUL_STEPS = 4, 1e-6, 12
+"""After so many failures in a row, or a step shorter than that share of ‖z‖, so many steps are
+taken with care."""
+NEAR_ONE, TINY_SHARE_NEAR_ONE = 0.05, 1e-4
+"""No farther than this from λ = 1, a step shorter than that share is tiny already, and the first
+with care tries to land."""
+YARDSTICK_SHARE = 1e-3
+"""Steps shorter than this share of ‖z‖ count as that long when their ends' distance from the path
+is judged: the distance of their beginnings, within the tolerance, would be taken for it."""
 
 
 def _is_stuck(path: Path, events: tuple[Event, ...]) -> bool:
     """Whether, a few steps ago at most, many in a row have failed or one was tiny."""
-    share = SHORT_OF_ONE if 1 - float(path.lam[-1]) <= NEAR else TINY
+    is_near = 1 - float(path.lam[-1]) <= NEAR_ONE
+    share = TINY_SHARE_NEAR_ONE if is_near else TINY_SHARE
     failures, tiny = 0, share * float(np.linalg.norm(path.points[-1]))
-    recent = events[-(STUCK + CAREFUL) + 1 :]
+    recent = events[-(FAILURES_UNTIL_CARE + CAREFUL_STEPS) + 1 :]
     for number, event in enumerate(recent):
         failures = 0 if event.outcome.is_accepted else failures + 1
-        short = event.step < tiny and number >= len(recent) - CAREFUL
-        if failures >= STUCK or short:
+        short = event.step < tiny and number >= len(recent) - CAREFUL_STEPS
+        if failures >= FAILURES_UNTIL_CARE or short:
             return True
     return False
 
 
 def _with_care(solver: Solver, path: Path) -> Solver:
-    """The solver for the next step: as the settings say, unless the path is stuck.
-
-    Where ∇E is nearly singular and yet nothing turns, as it is towards a λ = 1 whose fixed points
-    are many, a frame stretches errors of points and tangents, within their tolerances, to more
-    than a step's length, and a cubic through points so near together foretells nothing. Plain
-    lengths, Euler's steps and exact tangents then lead on.
-    """
+    """The solver for the next step: as the settings say, unless the path is stuck."""
     if not _is_stuck(path, path.events):
         return solver
     settings, dtype = solver.settings, solver.problem.dtype
@@ -757,12 +741,44 @@ def _with_care(solver: Solver, path: Path) -> Solver:
     return Solver(solver.problem, careful)
 
 
-def _cubic(solver: Solver, path: Path, base: Base) -> Hermite | None:
-    """The cubic through the last two points, if it is wanted and there are two."""
-    if solver.settings.predictor is not Predictor.HERMITE or len(path.points) < 2:
+def _should_land(path: Path) -> bool:
+    """Where the path gets stuck, and then at every so many steps: most are in vain, and cost little
+    beside the crawling that one of them ends."""
+    if not _is_stuck(path, path.events):
+        return False
+    return not _is_stuck(path, path.events[:-1]) or len(path.events) % CAREFUL_STEPS == 0
+
+
+class _Trial(NamedTuple):
+    """A step that was tried, before it is judged: its length, and whether it ends on λ = 1."""
+
+    correction: Correction
+    step: float
+    lands: bool
+    at_once: bool = False
+
+
+def _land_at_once(solver: Solver, path: Path, base: Base) -> _Trial | None:
+    """A step along the tangent to λ = 1, if that is near and can be corrected."""
+    point, unit = path.points[-1], path.tangent / base.frame.length(path.tangent)
+    left = 1 - float(point[-1])
+    if not (unit[-1] > 0 and left <= NEAR_ONE):
         return None
-    begin, end = path.points[-2:]
-    return hermite_cubic(base.frame, begin, end, path.earlier, path.tangent)
+    step = left / float(unit[-1])
+    start = keep_positive(solver.problem, point, point + step * unit)
+    landed = solver.land(start, 1.0, base, _yardstick(point, step))
+    # Any of the many fixed points would do for Newton's method; the path leads to one ahead.
+    if base.frame.angle(landed.point - point, unit) > LEAP_ANGLE:
+        return None
+    return _Trial(landed, step, True, at_once=True) if landed.converged else None
+
+
+def _yardstick(point: np.ndarray, step: float) -> float:
+    return max(step, YARDSTICK_SHARE * float(np.linalg.norm(point)))
+
+
+# -------------------------------------------------------------------------------------------------
+# One step more.
 
 
 def _try_step(solver: Solver, path: Path, base: Base, cubic: Hermite | None) -> _Trial:
@@ -785,60 +801,38 @@ def _try_step(solver: Solver, path: Path, base: Base, cubic: Hermite | None) -> 
         if not correction.converged or correction.point[-1] <= 1:
             return _Trial(correction, step, False)
         predicted = correction.point
+    # Past λ = 1: the share of the step that ends there, by proportion, and then at fixed λ.
     share = float((1 - point[-1]) / (predicted[-1] - point[-1]))
     start = point + share * (predicted - point) if cubic is None else predict(share * step)
     landed = solver.land(start, 1.0, base, _yardstick(point, share * step))
     return _Trial(landed, share * step, True)
 
 
-def _should_land(path: Path) -> bool:
-    """Where the path gets stuck, and then at every so many steps: most are in vain, and cost little
-    beside the crawling that one of them ends."""
-    if not _is_stuck(path, path.events):
-        return False
-    return not _is_stuck(path, path.events[:-1]) or len(path.events) % CAREFUL == 0
-
-
-def _land_at_once(solver: Solver, path: Path, base: Base) -> _Trial | None:
-    """A step along the tangent to λ = 1, if that is near and can be corrected."""
-    point, unit = path.points[-1], path.tangent / base.frame.length(path.tangent)
-    left = 1 - float(point[-1])
-    if not (unit[-1] > 0 and left <= NEAR):
-        return None
-    step = left / float(unit[-1])
-    start = keep_positive(solver.problem, point, point + step * unit)
-    landed = solver.land(start, 1.0, base, _yardstick(point, step))
-    if base.frame.angle(landed.point - point, unit) > LEAP:
-        return None
-    return _Trial(landed, step, True, at_once=True) if landed.converged else None
-
-
-def _yardstick(point: np.ndarray, step: float) -> float:
-    return max(step, SHORT * float(np.linalg.norm(point)))
-
-
 def _advance_corrected(solver: Solver, path: Path) -> Path:
     """One step more, or the same path with a shorter step to try next."""
     solver, usual = _with_care(solver, path), solver
-    base = solver.base(path.points[-1], path.leading)
-    cubic = _cubic(solver, path, base)
+    last = path.points[-1]
+    base, cubic = solver.base(last, path.leading), None
+    if solver.settings.predictor is Predictor.HERMITE and len(path.points) > 1:
+        cubic = hermite_cubic(base.frame, path.points[-2], last, path.earlier, path.tangent)
     trial = _try_step(solver, path, base, cubic)
-    correction, lam = trial.correction, float(path.lam[-1])
-    went = Step(correction.contraction, correction.first / _yardstick(path.points[-1], trial.step))
+    correction, lam, frame = trial.correction, float(path.lam[-1]), base.frame
+    went = Step(correction.contraction, correction.first / _yardstick(last, trial.step))
     if cubic is not None:
         went = went._replace(growth=partial(cubic.growth, trial.step))
 
     def followed_by(following: Path, factor: float, chord: np.ndarray) -> Path:
         """The path with its next step: a factor times this one, as the next frame measures it."""
         after = _with_care(usual, following).base(following.points[-1], following.leading)
-        measured = after.frame.length(chord) / base.frame.length(chord)
+        measured = after.frame.length(chord) / frame.length(chord)
         length = min(trial.step * measured * factor, solver.settings.max_step)
         return following._replace(next_step=length)
 
     def shortened(outcome: StepOutcome, factor: float = 0.5) -> Path:
         event = Event(outcome, trial.step, lam, correction.steps)
-        return followed_by(tried(path, event), factor, path.tangent)
+        return followed_by(path.with_event(event), factor, path.tangent)
 
+    # First what costs nothing, then the tangent at the end, then its eigenvectors.
     if not correction.converged:
         return shortened(*_why_not(trial, judge(went)))
     if correction.point[-1] < 0:
@@ -847,7 +841,7 @@ def _advance_corrected(solver: Solver, path: Path) -> Path:
     tangent = solver.tangent(correction.point, path.tangent, base, guess)
     if not np.isfinite(tangent.direction).all():
         return shortened(StepOutcome.SHORTENED_NOT_FINITE)
-    chord, frame = correction.point - path.points[-1], base.frame
+    chord = correction.point - last
     if not chord.any():
         return shortened(StepOutcome.SHORTENED_DIVERGED)
     if trial.at_once:  # where fixed points are many, so are tangents, and most lead nowhere
@@ -861,19 +855,17 @@ def _advance_corrected(solver: Solver, path: Path) -> Path:
     )
     if not verdict.outcome.is_accepted:
         return shortened(*verdict)
-    new = _measure(
-        solver, correction.point, tangent, trial.step, path.leading, last=trial.lands
-    )  # fmt: skip
+    new = _measure(solver, correction.point, tangent, trial.step, path.leading, last=trial.lands)
     outcome = StepOutcome.LANDED if trial.lands else StepOutcome.ACCEPTED
     if not trial.lands and turns_back(solver, path.crossed, new, tangent.seen):
-        if not is_crossing(path.points[-1], new.point):
-            return shortened(StepOutcome.SHORTENED_REVERSED, SHORTER)
+        if not is_crossing(last, new.point):
+            return shortened(StepOutcome.SHORTENED_REVERSED, REVERSED_FACTOR)
         outcome = StepOutcome.CROSSED
     event = Event(outcome, trial.step, lam, correction.steps)
     # A length that has just failed would fail again: no growth right after.
     failed = bool(path.events) and not path.events[-1].outcome.is_accepted
     factor = min(verdict.factor, 1.0) if failed else verdict.factor
-    return followed_by(tried(extend(path, new), event), factor, chord)
+    return followed_by(path.with_point(new).with_event(event), factor, chord)
 
 
 def _noise(solver: Solver, point: np.ndarray, frame: Frame) -> float:
@@ -898,13 +890,12 @@ def _why_not(trial: _Trial, verdict: Verdict) -> Verdict:
 
 
 def _advance_as_published(solver: Solver, path: Path) -> Path:
-    """Algorithm 1 of the paper: one Euler step, whatever comes of it."""
+    """Algorithm 1 of Haffari & Sarkar 2008: one Euler step, whatever comes of it."""
     step, lam = solver.settings.step, float(path.lam[-1])
     point = path.points[-1] + step * path.tangent
     tangent = solver.tangent(point, path.tangent)
-    event = Event(StepOutcome.ACCEPTED, step, lam, 0)
-    if not (math.isfinite(tangent.residual) and np.isfinite(tangent.direction).all()):
-        return path._replace(outcome=Outcome.NOT_FINITE)
-    longer = extend(path, _measure(solver, point, tangent, step, path.leading))
-    outcome = Outcome.LEFT_RANGE if point[-1] < 0 else None
-    return tried(longer, event)._replace(outcome=outcome)
+    if not tangent.is_finite:
+        return path._replace(outcome=PathOutcome.NOT_FINITE)
+    longer = path.with_point(_measure(solver, point, tangent, step, path.leading))
+    outcome = PathOutcome.LEFT_RANGE if point[-1] < 0 else None
+    return longer.with_event(Event(StepOutcome.ACCEPTED, step, lam, 0))._replace(outcome=outcome)

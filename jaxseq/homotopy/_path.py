@@ -11,18 +11,17 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxseq._io import load_checkpoint, save_checkpoint
 from jaxseq.homotopy._linear import SINGLE, Leading, linearise_flat
-from jaxseq.homotopy._problem import Problem, flat_map, flat_scale, unraveller
-from jaxseq.homotopy._settings import Settings
+from jaxseq.homotopy._problem import Problem, find_flat, unraveller
+from jaxseq.homotopy._settings import PathSettings
 
 
-class Outcome(enum.Enum):
+class PathOutcome(enum.Enum):
     """Why the following of a path ended, in words."""
 
     REACHED_ONE = "reached λ = 1"
@@ -56,8 +55,14 @@ class StepOutcome(enum.Enum):
 
 
 class Event(NamedTuple):
-    """One step that was tried: what came of it, its length, λ at its start, and the corrections
-    it took."""
+    """One step that was tried.
+
+    Attributes:
+        outcome: what came of it.
+        step: its length.
+        lam: λ at its start.
+        corrections: steps of Newton's method that it took.
+    """
 
     outcome: StepOutcome
     step: float
@@ -66,8 +71,20 @@ class Event(NamedTuple):
 
     @property
     def message(self) -> str:
-        """It in words."""
+        """The event in words."""
         return f"λ = {self.lam:.6g}, step {self.step:.3g}: {self.outcome.value}"
+
+
+class NewPoint(NamedTuple):
+    """What is recorded of a point."""
+
+    point: np.ndarray
+    residual: float
+    step: float
+    tangent: np.ndarray
+    eigenvalues: np.ndarray
+    second_weight: float
+    leading: Leading
 
 
 class Path(NamedTuple):
@@ -112,8 +129,50 @@ class Path(NamedTuple):
     next_step: float
     events: tuple[Event, ...]
     crossed: int
-    outcome: Outcome | None
+    outcome: PathOutcome | None
     unravel: Callable[[Any], Any]
+
+    @classmethod
+    def from_point(cls, new: NewPoint, step: float, unravel: Callable[[Any], Any]) -> Path:
+        """The path of one point, and the length of the step from it."""
+        return cls(
+            points=new.point[None],
+            arc=np.zeros(1),
+            residual=np.array([new.residual]),
+            step=np.zeros(1),
+            slope=np.array([float(new.tangent[-1])]),
+            eigenvalues=new.eigenvalues[None],
+            second_weight=np.array([new.second_weight]),
+            tangent=new.tangent,
+            earlier=np.zeros_like(new.tangent),
+            leading=new.leading,
+            next_step=step,
+            events=(),
+            crossed=0,
+            outcome=None,
+            unravel=unravel,
+        )
+
+    def with_point(self, new: NewPoint) -> Path:
+        """The path with one more point."""
+        chord = np.linalg.norm(new.point - self.points[-1])
+        return self._replace(
+            points=_with_row(self.points, new.point),
+            arc=np.append(self.arc, self.arc[-1] + chord),
+            residual=np.append(self.residual, new.residual),
+            step=np.append(self.step, new.step),
+            slope=np.append(self.slope, new.tangent[-1]),
+            eigenvalues=np.concatenate([self.eigenvalues, new.eigenvalues[None]]),
+            second_weight=np.append(self.second_weight, new.second_weight),
+            tangent=new.tangent,
+            earlier=self.tangent,
+            leading=new.leading,
+        )
+
+    def with_event(self, event: Event) -> Path:
+        """The path with one more event."""
+        crossed = self.crossed + (event.outcome is StepOutcome.CROSSED)
+        return self._replace(events=(*self.events, event), crossed=crossed)
 
     @property
     def lam(self) -> np.ndarray:
@@ -134,7 +193,9 @@ class Path(NamedTuple):
     def nearest_to_singular(self) -> np.ndarray:
         """The eigenvalue of ``g2(λ)·∇E − I`` nearest to 0 at each point, of those recorded."""
         if not self.eigenvalues.shape[1]:
-            raise ValueError("expected a path with eigenvalues (Settings(eigenvalues=1)), got none")
+            raise ValueError(
+                "expected a path with eigenvalues (PathSettings(eigenvalues=1)), got none"
+            )
         shifted = self.second_weight[:, None] * self.eigenvalues - 1
         nearest = np.abs(shifted).argmin(axis=1)
         return shifted[np.arange(len(shifted)), nearest]
@@ -144,82 +205,30 @@ class Path(NamedTuple):
         return self.unravel(self.points[index, :-1])
 
 
-class NewPoint(NamedTuple):
-    """What is recorded of a point."""
-
-    point: np.ndarray
-    residual: float
-    step: float
-    tangent: np.ndarray
-    eigenvalues: np.ndarray
-    second_weight: float
-    leading: Leading
-
-
 _TAKEN: dict[int, int] = {}
-"""How many rows of each array with room for more are a path's."""
+"""How many rows of each array with room for more are a path's, by the array's id."""
 
 
 def _with_row(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Rows and one more, in the same memory if that has room and no other path went on from them:
-    copying all points at each of thousands of steps would cost as much as following the path."""
+    """Rows and one more, in the same memory if that has room and no other path went on from them.
+
+    Copying all points at each of thousands of steps would cost as much as following the path.
+    """
     room, number = rows.base, len(rows)
     if not (
         isinstance(room, np.ndarray)
         and _TAKEN.get(id(room)) == number < len(room)
+        # The first rows of that array, in its order, and not some view of them.
         and rows.__array_interface__["data"] == room.__array_interface__["data"]
         and rows.strides == room.strides
     ):
         room = np.empty((max(32, 2 * number), *rows.shape[1:]), rows.dtype)
         room[:number] = rows
+        # An id may come up again when the array is gone; it must not look taken then.
         weakref.finalize(room, _TAKEN.pop, id(room), None).atexit = False
     room[number] = row
     _TAKEN[id(room)] = number + 1
     return room[: number + 1]
-
-
-def tried(path: Path, event: Event) -> Path:
-    """The path with one more event."""
-    crossed = path.crossed + (event.outcome is StepOutcome.CROSSED)
-    return path._replace(events=(*path.events, event), crossed=crossed)
-
-
-def extend(path: Path, new: NewPoint) -> Path:
-    """The path with one more point."""
-    chord = np.linalg.norm(new.point - path.points[-1])
-    return path._replace(
-        points=_with_row(path.points, new.point),
-        arc=np.append(path.arc, path.arc[-1] + chord),
-        residual=np.append(path.residual, new.residual),
-        step=np.append(path.step, new.step),
-        slope=np.append(path.slope, new.tangent[-1]),
-        eigenvalues=np.concatenate([path.eigenvalues, new.eigenvalues[None]]),
-        second_weight=np.append(path.second_weight, new.second_weight),
-        tangent=new.tangent,
-        earlier=path.tangent,
-        leading=new.leading,
-    )
-
-
-def first_point(new: NewPoint, step: float, unravel: Callable[[Any], Any]) -> Path:
-    """The path of one point."""
-    return Path(
-        points=new.point[None],
-        arc=np.zeros(1),
-        residual=np.array([new.residual]),
-        step=np.zeros(1),
-        slope=np.array([float(new.tangent[-1])]),
-        eigenvalues=new.eigenvalues[None],
-        second_weight=np.array([new.second_weight]),
-        tangent=new.tangent,
-        earlier=np.zeros_like(new.tangent),
-        leading=new.leading,
-        next_step=step,
-        events=(),
-        crossed=0,
-        outcome=None,
-        unravel=unravel,
-    )
 
 
 # -------------------------------------------------------------------------------------------------
@@ -232,12 +241,12 @@ SERIES = ("arc", "residual", "step", "slope", "second_weight")
 """Kept as numbers in JSON, as JAX would round them where it has no float64."""
 LIMITS = ("max_steps", "min_step")
 """Settings that say when to stop and not where the path goes: they may differ when going on."""
-SECONDS = 10.0
-"""Between two writings of a path that is being followed: each writes all of its points."""
+SECONDS_BETWEEN_WRITES = 10.0
+"""Of a path that is being followed: each write is of all of its points."""
 
 
 def save_path(
-    file: str | os.PathLike[str], path: Path, problem: Problem, settings: Settings
+    file: str | os.PathLike[str], path: Path, problem: Problem, settings: PathSettings
 ) -> None:
     """Write a path, at once or not at all.
 
@@ -245,14 +254,14 @@ def save_path(
         >>> import os, tempfile, jax.numpy as jnp
         >>> from jaxseq.homotopy import Problem, Structure, follow_path
         >>> half = Problem(lambda x: x / 2 + 1, jnp.array([1.0]), structure=Structure.SYMMETRIC)
-        >>> path = follow_path(half, Settings(max_steps=2))
+        >>> path = follow_path(half, PathSettings(max_steps=2))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = os.path.join(folder, "path")
-        ...     save_path(file, path, half, Settings())
-        ...     follow_path(half, start=load_path(file, half, Settings())).outcome.value
+        ...     save_path(file, path, half, PathSettings())
+        ...     follow_path(half, start=load_path(file, half, PathSettings())).outcome.value
         'reached λ = 1'
     """
-    _write(file, path, _about(problem, settings))
+    PathKeeper(file, problem, settings).keep(path, at_once=True)
 
 
 class PathKeeper:
@@ -260,66 +269,63 @@ class PathKeeper:
 
     Args:
         file: to keep it in; None keeps nothing.
-        problem, settings: of the path.
+        problem: of the path.
+        settings: of the path.
     """
 
     def __init__(
-        self, file: str | os.PathLike[str] | None, problem: Problem, settings: Settings
+        self, file: str | os.PathLike[str] | None, problem: Problem, settings: PathSettings
     ) -> None:
         self._file, self._last = file, -float("inf")
-        # Once a path and not once a file: it takes an E-step.
-        self._about = "" if file is None else _about(problem, settings)
+        # Once per path and not at every write: it takes an E-step.
+        self._about = "" if file is None else _fingerprint(problem, settings)
 
     def keep(self, path: Path, *, at_once: bool = False) -> None:
         """Write it, unless that was done a moment ago."""
-        if self._file is None or not (at_once or time.monotonic() - self._last > SECONDS):
+        due = at_once or time.monotonic() - self._last > SECONDS_BETWEEN_WRITES
+        if self._file is None or not due:
             return
-        _write(self._file, path, self._about)
+        extra = {
+            "next_step": path.next_step,
+            "leading": path.leading.values.tolist(),
+            "events": [(e.outcome.name, e.step, e.lam, e.corrections) for e in path.events],
+            "outcome": None if path.outcome is None else path.outcome.name,
+            **{name: getattr(path, name).tolist() for name in SERIES},
+        }
+        arrays = [np.ascontiguousarray(getattr(path, name)) for name in ARRAYS]
+        arrays += [np.ascontiguousarray(getattr(path.leading, name)) for name in LEADING]
+        save_checkpoint(self._file, arrays, self._about, extra)
         self._last = time.monotonic()
 
 
-def _write(file: str | os.PathLike[str], path: Path, about: str) -> None:
-    extra = {
-        "next_step": path.next_step,
-        "leading": path.leading.values.tolist(),
-        "events": [(e.outcome.name, e.step, e.lam, e.corrections) for e in path.events],
-        "outcome": None if path.outcome is None else path.outcome.name,
-        **{name: getattr(path, name).tolist() for name in SERIES},
-    }
-    arrays = [np.ascontiguousarray(getattr(path, name)) for name in ARRAYS]
-    arrays += [np.ascontiguousarray(getattr(path.leading, name)) for name in LEADING]
-    save_checkpoint(file, arrays, about, extra)
-
-
-def load_path(file: str | os.PathLike[str], problem: Problem, settings: Settings) -> Path:
-    """The path of `save_path`; ValueError if the file is none, or another problem's.
+def load_path(file: str | os.PathLike[str], problem: Problem, settings: PathSettings) -> Path:
+    """The path of `save_path`; ValueError if the file has none, or another problem's.
 
     Example:
         See `save_path`.
     """
-    points, eigenvalues, kept = _counts(file)
-    long = problem.size + 1
-    shapes = [(points, long), (points, eigenvalues), (long,), (long,)]
+    points, eigenvalues, kept = _read_counts(file)
+    shapes = [(points, problem.size + 1), (points, eigenvalues), *2 * [(problem.size + 1,)]]
     like = [jnp.zeros(shape, problem.dtype) for shape in shapes]
     like += [jnp.zeros((kept, problem.size), SINGLE) for _ in LEADING]
-    arrays, extra = load_checkpoint(file, like, _about(problem, settings))
-    vectors = (np.asarray(array) for array in arrays[len(ARRAYS) :])
-    events = tuple(Event(StepOutcome[name], *rest) for name, *rest in extra["events"])
+    arrays, extra = load_checkpoint(file, like, _fingerprint(problem, settings))
+    arrays = [np.asarray(array) for array in arrays]
+    events = tuple(Event(StepOutcome[name], *numbers) for name, *numbers in extra["events"])
     return Path(
-        **{name: np.asarray(array) for name, array in zip(ARRAYS, arrays)},
+        **dict(zip(ARRAYS, arrays)),
         **{name: np.asarray(extra[name], np.float64) for name in SERIES},
-        leading=Leading(np.asarray(extra["leading"], np.float64), *vectors),
+        leading=Leading(np.asarray(extra["leading"], np.float64), *arrays[len(ARRAYS) :]),
         next_step=extra["next_step"],
         events=events,
         crossed=sum(event.outcome is StepOutcome.CROSSED for event in events),
-        outcome=None if extra["outcome"] is None else Outcome[extra["outcome"]],
+        outcome=None if extra["outcome"] is None else PathOutcome[extra["outcome"]],
         unravel=unraveller(problem),
     )
 
 
-def _counts(file: str | os.PathLike[str]) -> tuple[int, int, int]:
-    """How many points, eigenvalues a point, and eigenvectors a file has; zeros if it is none of
-    ours."""
+def _read_counts(file: str | os.PathLike[str]) -> tuple[int, int, int]:
+    """The points, the eigenvalues per point and the eigenvectors of a file; zeros for a foreign
+    one, which `load_checkpoint` then refuses."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -330,24 +336,20 @@ def _counts(file: str | os.PathLike[str]) -> tuple[int, int, int]:
         return 0, 0, 0
 
 
-def _about(problem: Problem, settings: Settings) -> str:
+def _fingerprint(problem: Problem, settings: PathSettings) -> str:
     """A name for the problem and the way it is followed, the same whenever both are.
 
     The map E itself cannot be compared; its values at c stand for it, rounded as sums may be
     taken in another order on another day.
     """
-    flat, expect = flat_map(problem)
-    constant = np.asarray(flat)
-    if problem.linearise is not None:
-        expected = linearise_flat(problem, constant).expected
-    else:
-        expected = np.asarray(eqx.filter_jit(expect)(flat))
-    sizes = (flat_scale(problem), expected, expected - constant)
+    flat = find_flat(problem)
+    expected = linearise_flat(problem, flat.constant).expected
+    sizes = (flat.scale, expected, expected - flat.constant)
     rounded = [f"{np.linalg.norm(size):.5g}" for size in sizes]
-    middle = [f"{float(weight):.5g}" for weight in problem.weights(jnp.asarray(0.5))]
+    middle = [f"{weight:.5g}" for weight in flat.weights(0.5)[0]]
     chosen = {k: str(v) for k, v in settings._asdict().items() if k not in LIMITS}
     said = repr((rounded, middle, problem.structure.name, chosen)).encode()
-    # Unscaled, as a sum is in the scale.
+    # Unscaled, as the scale may hold a sum too.
     digest = hashlib.sha256(said)
     for leaf in jax.tree.leaves(problem.constant):
         digest.update(np.ascontiguousarray(leaf).tobytes())
@@ -357,13 +359,11 @@ def _about(problem: Problem, settings: Settings) -> str:
 # -------------------------------------------------------------------------------------------------
 # Choosing one point of a path, and with it λ.
 #
-# A rule looks at the path as far as it was followed. One that ended neither at λ = 1 nor because the
-# caller ended it says so, by a warning and in the reasons: its end is where steps failed or ran out,
-# and means nothing. (For `select_monotone` what comes after the first turn does not matter.)
+# A rule looks at the path as far as it was followed. If that ended neither at λ = 1 nor because the
+# caller ended it, a warning and the reasons say so: its end is where steps failed or ran out, and
+# means nothing. (For `select_monotone` what comes after the first turn does not matter.)
 
-
-WHOLE = (Outcome.REACHED_ONE, Outcome.INTERRUPTED)
-"""Ends of a path that are as they should be."""
+INTENDED_ENDS = (PathOutcome.REACHED_ONE, PathOutcome.INTERRUPTED)
 
 
 class Selection(NamedTuple):
@@ -400,13 +400,13 @@ def select_monotone(path: Path) -> Selection:
 def select_min_eigenvalue(path: Path) -> Selection:
     """The point at which an eigenvalue of ``g2(λ)·∇E − I`` is nearest to 0.
 
-    The path must have been followed with ``Settings(eigenvalues=k)``, k ≥ 1.
+    The path must have been followed with ``PathSettings(eigenvalues=k)``, k ≥ 1.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from jaxseq.homotopy import Problem, Settings, Structure, follow_path
+        >>> from jaxseq.homotopy import Problem, PathSettings, Structure, follow_path
         >>> half = Problem(lambda x: x / 2 + 1, jnp.array([1.0]), structure=Structure.SYMMETRIC)
-        >>> select_min_eigenvalue(follow_path(half, Settings(eigenvalues=1))).lam
+        >>> select_min_eigenvalue(follow_path(half, PathSettings(eigenvalues=1))).lam
         1.0
 
     References:
@@ -472,7 +472,7 @@ def choose(path: Path, index: int, why: str) -> Selection:
     if path.outcome is None:
         return _at(path, index, f"{why}; path: still being followed")
     ended = path.outcome.value
-    if path.outcome not in WHOLE:
+    if path.outcome not in INTENDED_ENDS:
         if len(path.points) == 1:
             raise ValueError(f"path: expected one that leaves λ = 0, got one point; it {ended}")
         warnings.warn(

@@ -14,7 +14,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike
 
-SHRINK = 0.01
+LEAST_SHARE = 0.01
 """A parameter keeps at least this share of itself in one move, so that none gets stuck at 0."""
 
 
@@ -50,15 +50,15 @@ class Problem(eqx.Module):
         weights: λ ↦ (g1(λ), g2(λ)) with g(0) = (1, 0) and g(1) = (0, 1), differentiable.
         structure: what is known of E.
         axes: the axis along which each leaf's multinomials lie; one number for all leaves, or one
-            a leaf in the order of `jax.tree.leaves`.
+            per leaf in the order of `jax.tree.leaves`.
         scale: σ, positive, a pytree like c: the path is followed in the unknowns Θ̃/σ, by whose
             length steps, angles and residuals are measured. With σ² about as large as Θ̃ itself,
             a change of a small parameter counts by what it does to the likelihood (it is Fisher's
             metric there), and ∇E is nearly symmetric, which Krylov methods like. None for 1.
-        linearise: of Θ̃, gives E(Θ̃) and the product with ∇E(Θ̃), both on pytrees. It is called
-            outside of compiled programs, and so may use several cores; None for
+        linearise: takes Θ̃ and returns E(Θ̃) and the product with ∇E(Θ̃), both on pytrees. It is
+            called outside of compiled programs, and so may use several cores; None for
             ``jax.linearize`` of `expect` in one compiled program. The product may have a method
-            ``on_flat(σ)`` that gives the same product on flat vectors of Θ̃/σ, or None.
+            ``on_flat(σ)`` that returns the same product on flat vectors of Θ̃/σ, or None.
 
     Example:
         >>> import jax.numpy as jnp
@@ -86,10 +86,15 @@ class Problem(eqx.Module):
     def __check_init__(self) -> None:
         leaves = jax.tree.leaves(self.constant)
         _check_constant(leaves, self.structure)
-        _check_weights(self.weights)
+        for lam, want in ((0.0, (1.0, 0.0)), (1.0, (0.0, 1.0))):
+            got = tuple(float(weight) for weight in self.weights(jnp.asarray(lam)))
+            if not np.allclose(got, want, rtol=0, atol=1e-6):
+                raise ValueError(f"weights: expected {want} at λ = {lam:g}, got {got}")
         if isinstance(self.axes, tuple) and len(self.axes) != len(leaves):
-            raise ValueError(f"axes: expected one a leaf ({len(leaves)}), got {len(self.axes)}")
-        _check_scale(self.scale, self.constant)
+            raise ValueError(f"axes: expected one per leaf ({len(leaves)}), got {len(self.axes)}")
+        if self.scale is not None:
+            _check_scale(leaves, jax.tree.leaves(self.scale))
+        # Shapes alone, without computing anything; E of another shape would fail far from here.
         got = eqx.filter_eval_shape(self.expect, self.constant)
         want = eqx.filter_eval_shape(lambda tree: tree, self.constant)
         if not eqx.tree_equal(got, want):
@@ -128,22 +133,13 @@ def _check_constant(leaves: list, structure: Structure) -> None:
             raise ValueError(f"constant: expected no negative count, got {least} in leaf {number}")
 
 
-def _check_scale(scale: Any, constant: Any) -> None:
-    if scale is None:
-        return
-    want, got = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (constant, scale))
+def _check_scale(constant: list, scale: list) -> None:
+    want, got = ([np.shape(leaf) for leaf in leaves] for leaves in (constant, scale))
     if want != got:
         raise ValueError(f"scale: expected the constant's shapes, {want}, got {got}")
-    for number, leaf in enumerate(jax.tree.leaves(scale)):
+    for number, leaf in enumerate(scale):
         if not ((np.asarray(leaf) > 0) & np.isfinite(leaf)).all():
             raise ValueError(f"scale: expected positive numbers, got others in leaf {number}")
-
-
-def _check_weights(weights: Callable) -> None:
-    for lam, want in ((0.0, (1.0, 0.0)), (1.0, (0.0, 1.0))):
-        got = tuple(float(weight) for weight in weights(jnp.asarray(lam)))
-        if not np.allclose(got, want, rtol=0, atol=1e-6):
-            raise ValueError(f"weights: expected {want} at λ = {lam:g}, got {got}")
 
 
 def freeze(
@@ -203,18 +199,15 @@ def flat_map(problem: Problem) -> tuple[Array, Callable[[Array], Array]]:
     return constant, lambda theta: ravel_pytree(problem.expect(make_tree(theta)))[0] / scale
 
 
-# -------------------------------------------------------------------------------------------------
-# A problem's numbers as NumPy's vectors, made once a problem: a path asks for them at every step,
-# and each operation of JAX outside of a compiled program costs as much as a product of vectors.
-
-
 class Flat:
-    """The problem on flat vectors of its unknowns Θ̃/σ.
+    """A problem's numbers as NumPy's flat vectors of its unknowns Θ̃/σ.
 
-    scale: σ [n], or 1. constant: c/σ [n].
+    Attributes:
+        scale: σ [n], or 1.
+        constant: c/σ [n].
 
     Example:
-        >>> flat = flat_of(Problem(lambda x: x / 2, jnp.ones(2), scale=jnp.array([1.0, 2.0])))
+        >>> flat = find_flat(Problem(lambda x: x / 2, jnp.ones(2), scale=jnp.array([1.0, 2.0])))
         >>> flat.constant.tolist(), flat.weights(0.25)
         ([1.0, 0.5], ((0.75, 0.25), (-1.0, 1.0)))
     """
@@ -231,8 +224,8 @@ class Flat:
 
     def as_tree(self, vector: np.ndarray) -> Any:
         """Θ̃ of Θ̃/σ, as the pytree that c is."""
-        whole = (vector * self.scale).astype(self._dtype, copy=False)
-        parts = [whole[here].reshape(shape) for here, shape in zip(self._slices, self._shapes)]
+        flat = (vector * self.scale).astype(self._dtype, copy=False)
+        parts = [flat[place].reshape(shape) for place, shape in zip(self._slices, self._shapes)]
         return self._tree.unflatten(parts)
 
     def as_vector(self, tree: Any) -> np.ndarray:
@@ -241,13 +234,14 @@ class Flat:
         return leaves[0] if len(leaves) == 1 else np.concatenate(leaves)
 
     def weights(self, lam: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """g(λ) and g'(λ); those asked for last are remembered."""
+        """g(λ) and g'(λ)."""
         if self._weights is linear_weights:
             return (1 - lam, lam), (-1.0, 1.0)
+        # The last ones are remembered: a step asks for those of one λ several times.
         if self._last is None or self._last[0] != lam:
             at = jnp.asarray(lam, self._dtype)
-            found = jax.jvp(self._weights, (at,), (jnp.ones_like(at),))
-            values, slopes = (tuple(float(number) for number in pair) for pair in found)
+            pairs = jax.jvp(self._weights, (at,), (jnp.ones_like(at),))
+            values, slopes = (tuple(float(number) for number in pair) for pair in pairs)
             self._last = (lam, (values, slopes))
         return self._last[1]
 
@@ -255,11 +249,16 @@ class Flat:
 _MADE: dict[int, Flat] = {}
 
 
-def flat_of(problem: Problem) -> Flat:
-    """The flat numbers of a problem, kept as long as it is."""
+def find_flat(problem: Problem) -> Flat:
+    """The flat numbers of a problem, made once and kept as long as it is.
+
+    A path asks for them at every step, and each operation of JAX outside of a compiled program
+    costs as much as a product of such vectors.
+    """
     number = id(problem)
     if number not in _MADE:
         _MADE[number] = Flat(problem)
+        # By its number, as a problem has arrays and no hash; gone before another has that number.
         weakref.finalize(problem, _MADE.pop, number, None).atexit = False
     return _MADE[number]
 
@@ -274,7 +273,7 @@ def keep_positive(problem: Problem, before: np.ndarray, after: np.ndarray) -> np
     """
     if problem.structure is not Structure.MULTINOMIALS:
         return after
-    flat = flat_of(problem)
-    first = flat.weights(float(after[-1]))[0][0]
-    bound = np.maximum(max(first, 0.0) * flat.constant, SHRINK * before[:-1])
+    flat = find_flat(problem)
+    first_weight = flat.weights(float(after[-1]))[0][0]
+    bound = np.maximum(max(first_weight, 0.0) * flat.constant, LEAST_SHARE * before[:-1])
     return np.append(np.maximum(after[:-1], bound.astype(after.dtype)), after[-1:])

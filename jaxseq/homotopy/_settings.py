@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Predictor(enum.Enum):
-    """How the next point is foretold from the tangents ``η(z)`` of the path."""
+    """How the next point is predicted from the tangents ``η(z)`` of the path."""
 
     EULER = "z + h·η(z)"
     RK2 = "the midpoint rule"
@@ -21,40 +21,43 @@ class Predictor(enum.Enum):
 class Jacobian(enum.Enum):
     """How linear systems with ∇E are solved."""
 
-    MATRIX_FREE = "GMRES on products with ∇E, which is linearised once a system"
+    MATRIX_FREE = "GMRES on products with ∇E, which is linearised once per system"
     DENSE = "the matrix ∇E, its LU decomposition, and its SVD for the kernel"
 
 
-class Settings(NamedTuple):
+class PathSettings(NamedTuple):
     """How a path is followed, and when that ends.
 
     Attributes:
         step: arc length of the first step, and of every step if they are not corrected.
-        predictor: how the next point is foretold.
-        corrected: whether Newton's method brings each foretold point back to the path, with the
+        predictor: how the next point is predicted.
+        corrected: whether Newton's method brings each predicted point back to the path, with the
             step length adapted to how hard that is. Without, the path drifts.
         jacobian: matrix-free, or dense for small problems.
         tolerance: bound on ‖EM_λ(Θ̃) − Θ̃‖ / ‖Θ̃‖ at every corrected point; None is 9e-9 in
             float64 (so that it is within 1e-8 however it is summed up) and 1e-5 in float32.
-        min_step, max_step: shortest and longest step.
-        max_steps: tried steps at most.
+        min_step: shortest step.
+        max_step: longest step.
+        max_steps: how many steps to try at most.
         max_corrections: steps of Newton's method at most, for one point.
         linear_tolerance: relative residual of the linear systems of Newton's method.
-        tangent_tolerance: the same of tangents; None is 1e-5 in float64 and 1e-4 in float32.
+        last_share: the last of these systems for a point is solved only to this share of what the
+            point's residual still lacks; 0 solves all to `linear_tolerance`.
+        tangent_tolerance: the same for tangents; None is 1e-5 in float64 and 1e-4 in float32.
         krylov_size: vectors that GMRES keeps before it restarts.
         krylov_restarts: restarts of GMRES at most.
         eigenvalues: how many of the largest eigenvalues of ∇E to record at every point.
         lanczos_steps: products with ∇E that these may take.
-        lanczos_accuracy: a relative residual of eigenvectors with which it ends earlier, where E
-            is linearised outside of compiled programs; eigenvalues err by about its square.
-        deflated: how many eigenvectors of ∇E to keep from point to point, to have them left out of
-            what GMRES iterates; where E is linearised outside of compiled programs. By their
-            eigenvalues a step that would lead back on the path is found out (`_orientation`).
-        stretch: δ, by which lengths along these are stretched near turning points, up to 1/δ
-            times; see `_frame`. None for plain lengths.
+        lanczos_accuracy: a relative residual of eigenvectors with which the search for them ends
+            earlier; eigenvalues err by about its square.
+        deflated: how many eigenvectors of ∇E to keep from point to point, to leave them out of
+            what GMRES iterates. Their eigenvalues also reveal a step that would lead back on the
+            path (`follow_path`). Not where `jacobian` is dense or the structure is GENERAL.
+        stretch: δ; lengths along these eigenvectors are stretched near turning points, up to 1/δ
+            times, so that a hairpin becomes a bend. None for plain lengths.
 
     Example:
-        >>> Settings(step=0.05).max_step
+        >>> PathSettings(step=0.05).max_step
         1.0
     """
 
@@ -68,6 +71,7 @@ class Settings(NamedTuple):
     max_steps: int = 1000
     max_corrections: int = 10
     linear_tolerance: float = 1e-4
+    last_share: float = 0.0
     tangent_tolerance: float | None = None
     krylov_size: int = 40
     krylov_restarts: int = 5
@@ -79,14 +83,18 @@ class Settings(NamedTuple):
 
     def point_tolerance(self, dtype: np.dtype) -> float:
         """The bound on the relative residual, for numbers of a dtype."""
-        return _by_precision(self.tolerance, dtype, 9e-9, 1e-5)
+        if self.tolerance is not None:
+            return self.tolerance
+        return 9e-9 if np.dtype(dtype).itemsize >= 8 else 1e-5
 
     def kernel_tolerance(self, dtype: np.dtype) -> float:
         """The relative residual of the systems for tangents, for numbers of a dtype."""
-        return _by_precision(self.tangent_tolerance, dtype, 1e-5, 1e-4)
+        if self.tangent_tolerance is not None:
+            return self.tangent_tolerance
+        return 1e-5 if np.dtype(dtype).itemsize >= 8 else 1e-4
 
 
-def published_settings(step: float = 0.01, **others) -> Settings:
+def published_settings(step: float = 0.01, **others) -> PathSettings:
     """Algorithm 1 of Haffari & Sarkar (2008): Euler steps of a fixed length, never corrected.
 
     Such a path drifts, and its parameters may become negative: no model has them.
@@ -95,40 +103,36 @@ def published_settings(step: float = 0.01, **others) -> Settings:
         >>> published_settings(0.02).corrected
         False
     """
-    return Settings(step=step, predictor=Predictor.EULER, corrected=False, **others)
+    return PathSettings(step=step, predictor=Predictor.EULER, corrected=False, **others)
 
 
+POSITIVE = (
+    "step", "min_step", "max_step", "max_steps", "max_corrections", "linear_tolerance",
+    "krylov_size", "krylov_restarts", "lanczos_steps", "lanczos_accuracy", "tolerance",
+    "tangent_tolerance", "stretch",
+)  # fmt: skip
 ROUNDINGS = 10
 """A relative residual below so many roundings is out of reach."""
 
 
 def check_settings(settings: Any, dtype: np.dtype) -> None:
     """ValueError if a path with numbers of a dtype cannot be followed so."""
-    if not isinstance(settings, Settings):
-        raise ValueError(f"settings: expected Settings, got {settings!r:.60}")
-    positive = {
-        "step": settings.step,
-        "min_step": settings.min_step,
-        "max_step": settings.max_step,
-        "max_steps": settings.max_steps,
-        "max_corrections": settings.max_corrections,
-        "linear_tolerance": settings.linear_tolerance,
-        "krylov_size": settings.krylov_size,
-        "krylov_restarts": settings.krylov_restarts,
-        "lanczos_steps": settings.lanczos_steps,
-        "lanczos_accuracy": settings.lanczos_accuracy,
-    }
-    for name in ("tolerance", "tangent_tolerance", "stretch"):
-        if getattr(settings, name) is not None:
-            positive[name] = getattr(settings, name)
-    for name, value in positive.items():
-        if not (value > 0 and math.isfinite(value)):
+    if not isinstance(settings, PathSettings):
+        raise ValueError(f"settings: expected PathSettings, got {settings!r:.60}")
+    for name in POSITIVE:
+        value = getattr(settings, name)
+        if value is not None and not (value > 0 and math.isfinite(value)):
             raise ValueError(f"{name}: expected a positive number, got {value}")
-    _check_precision(settings, np.dtype(dtype))
+    least = least_tolerance(np.dtype(dtype))
+    for name in ("tolerance", "tangent_tolerance"):
+        value = getattr(settings, name)
+        if value is not None and value < least:
+            wanted = f"None, or at least {least:.2g}, within reach of {np.dtype(dtype)}"
+            raise ValueError(f"{name}: expected {wanted}, got {value}")
     if settings.corrected and not settings.min_step <= settings.step <= settings.max_step:
         between = f"between min_step {settings.min_step} and max_step {settings.max_step}"
         raise ValueError(f"step: expected one {between}, got {settings.step}")
-    for name in ("eigenvalues", "deflated"):
+    for name in ("eigenvalues", "deflated", "last_share"):
         if getattr(settings, name) < 0:
             raise ValueError(f"{name}: expected 0 or more, got {getattr(settings, name)}")
     if settings.stretch is not None and not settings.deflated:
@@ -143,18 +147,3 @@ def least_tolerance(dtype: np.dtype) -> float:
         True
     """
     return ROUNDINGS * float(np.finfo(dtype).eps)
-
-
-def _check_precision(settings: Settings, dtype: np.dtype) -> None:
-    least = least_tolerance(dtype)
-    for name in ("tolerance", "tangent_tolerance"):
-        given = getattr(settings, name)
-        if given is not None and given < least:
-            wanted = f"None, or at least {least:.2g}, within reach of {dtype}"
-            raise ValueError(f"{name}: expected {wanted}, got {given}")
-
-
-def _by_precision(given: float | None, dtype: np.dtype, double: float, single: float) -> float:
-    if given is not None:
-        return given
-    return double if np.dtype(dtype).itemsize >= 8 else single

@@ -2,11 +2,8 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from jaxseq._io import plain_text as _plain_text
 from jaxseq._lazy import lazy_names as _lazy_names
-from jaxseq.taggers._alike import OF_EACH as OF_EACH
-from jaxseq.taggers._alike import check_alike as check_alike
-from jaxseq.taggers._alike import check_codl_alike as check_codl_alike
-from jaxseq.taggers._alike import check_hmm_alike as check_hmm_alike
 from jaxseq.taggers._labels import UNKNOWN as UNKNOWN
 from jaxseq.taggers._labels import EncodedLabels as EncodedLabels
 from jaxseq.taggers._labels import Label as Label
@@ -23,8 +20,6 @@ from jaxseq.taggers._labels import legal_by_scheme as legal_by_scheme
 from jaxseq.taggers._notes import Notes as Notes
 from jaxseq.taggers._notes import fresh as fresh
 from jaxseq.taggers._notes import settings_of as settings_of
-from jaxseq.taggers._notes import text_of as text_of
-from jaxseq.taggers._together import Together as Together
 
 if _TYPE_CHECKING:
     from jaxseq.taggers._base import Decodable as Decodable
@@ -37,6 +32,8 @@ if _TYPE_CHECKING:
     from jaxseq.taggers._store import check_stored_numbers as check_stored_numbers
     from jaxseq.taggers._store import load as load
     from jaxseq.taggers._store import register_kind as register_kind
+
+text_of = _plain_text
 
 __all__ = [
     "SelfTraining",

@@ -123,6 +123,7 @@ class SequenceTagger(BaseEstimator, ABC):
         """
         scored = self._scored(X)
         constrained = self._constrained(scored, constraints, width)
+        # Constraints are about whole labellings, whatever the tagger decodes without them.
         best = self._decode(scored, mesh) if constrained is None else constrained.best_labels(mesh)
         self._check_possible(best >= 0, scored.lengths)
         return split_by_sentence(self.classes_[best].tolist(), scored.lengths)
@@ -134,16 +135,15 @@ class SequenceTagger(BaseEstimator, ABC):
         """
         scored = self._scored(X)
         marginals = scored.marginals(mesh)
+        # Rows sum to 1, or to 0 in a sentence whose paths are all forbidden: never NaN.
         self._check_possible(marginals.sum(1) > 0, scored.lengths)
         return split_by_sentence(marginals, scored.lengths)
 
     def predict_marginals(self, X: Iterable[Any]) -> list[list[dict[str, float]]]:
         """As `predict_proba`, with a dict from label to probability for each token."""
+        marginals = self.predict_proba(X)
         classes = self.classes_.tolist()
-        return [
-            [dict(zip(classes, token)) for token in array.tolist()]
-            for array in self.predict_proba(X)
-        ]
+        return [[dict(zip(classes, token)) for token in array.tolist()] for array in marginals]
 
     def predict_k_best(
         self,
@@ -175,6 +175,7 @@ class SequenceTagger(BaseEstimator, ABC):
             ).k_best(int(k), mesh)
         ]
         if not self._K_BEST_MAY_BE_EMPTY:
+            # One "token" per sentence here: it is the sentence that has no path.
             possible = np.array([bool(labellings) for labellings in answers], bool)
             self._check_possible(possible, np.ones_like(scored.lengths))
         return answers
@@ -203,6 +204,7 @@ class SequenceTagger(BaseEstimator, ABC):
         """Raise for the first sentence with a token that can have no label at all."""
         if not possible.all():
             token = int(np.flatnonzero(~possible)[0])
+            # The side skips sentences without a token, whose end is that of the one before.
             sentence = int(np.searchsorted(np.cumsum(lengths), token, side="right"))
             raise self._impossible(sentence, int(lengths[sentence]))
 
@@ -228,6 +230,7 @@ class SequenceTagger(BaseEstimator, ABC):
         settings = self.get_params(deep=False)
         for name in ("progress", "checkpoint"):  # of one run on one machine, not of the model
             settings.pop(name, None)
+        # GridSearchCV hands over NumPy's scalars, which JSON does not know.
         return {
             name: getattr(value, "tolist", lambda v=value: v)() for name, value in settings.items()
         }
@@ -265,6 +268,7 @@ def token_score(
     """
     lengths = np.array([len(sentence) for sentence in predicted], np.int64)
     flat = check_labels(y, lengths)
+    # Every token weighs as much as its sentence.
     weights = check_sentence_weights(sample_weight, len(lengths))
     by_token = np.repeat(np.ones(len(lengths)) if weights is None else weights, lengths)
     guesses = (label for sentence in predicted for label in sentence)

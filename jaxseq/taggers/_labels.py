@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from jaxseq.taggers._together import Together
+from jaxseq.parallel import Devices
 from jaxseq.text import legal_transitions
 
 UNKNOWN = -1
@@ -90,7 +90,7 @@ def check_labels(y: Sequence[Sequence[Label]], lengths: np.ndarray) -> list[Labe
     """The labels of all tokens in one list; ValueError when they do not go with the sentences."""
     if not isinstance(y, Iterable):
         raise ValueError(f"y: expected labels for {len(lengths)} sentences, got {y!r:.80}")
-    y = list(y)
+    y = list(y)  # which may be a generator
     if len(y) != len(lengths):
         raise ValueError(f"y: expected labels for {len(lengths)} sentences, got {len(y)}")
     flat: list[Label] = []
@@ -106,7 +106,7 @@ def check_labels(y: Sequence[Sequence[Label]], lengths: np.ndarray) -> list[Labe
 
 
 def find_classes(
-    flat: list[Label], lengths: np.ndarray, together: Together | None = None
+    flat: list[Label], lengths: np.ndarray, devices: Devices | None = None
 ) -> list[str]:
     """Every label that occurs, sorted; with several processes, in any of them."""
     labels: set[str] = set()
@@ -115,7 +115,7 @@ def find_classes(
             labels.add(str(label))  # a NumPy string becomes a plain one
         elif label is not None:
             labels |= _check_set(label, position, lengths)
-    classes = sorted(labels) if together is None else together.union(labels)
+    classes = sorted(labels) if devices is None else devices.union(labels)
     if not classes:
         raise ValueError("y: expected at least one token with a label, got none")
     return classes
@@ -165,6 +165,7 @@ def encode_labels(flat: list[Label], classes: list[str], lengths: np.ndarray) ->
             partial[position] = indices
     if not (gold == UNKNOWN).any():
         return EncodedLabels(gold, None)
+    # Once one token is uncertain, every token has a row of what is allowed.
     allowed = np.zeros((len(flat), len(classes)), bool)
     known = np.flatnonzero(gold != UNKNOWN)
     allowed[known, gold[known]] = True
@@ -190,6 +191,7 @@ def check_paths_legal(
     if legal is None or not len(labels.gold):
         return
     ends = np.cumsum(lengths)
+    # Sentences without a token have neither a first nor a last one.
     first = np.zeros(len(labels.gold), bool)
     last = first.copy()
     first[(ends - lengths)[lengths > 0]] = True
@@ -199,6 +201,7 @@ def check_paths_legal(
     pairs = known & np.roll(known, 1) & ~first  # the pair that ends at each token
     wrong = np.zeros(len(gold), bool)
     wrong[pairs] = ~np.asarray(legal.transitions)[before[pairs], gold[pairs]]
+    # An unknown label, −1, is looked up as label 0, and left out by `known`.
     wrong |= known & first & ~np.asarray(legal.start)[np.maximum(gold, 0)]
     wrong |= known & last & ~np.asarray(legal.stop)[np.maximum(gold, 0)]
     if wrong.any():

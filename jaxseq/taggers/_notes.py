@@ -1,84 +1,37 @@
-"""Progress of a long job made of many trainings, kept in a small JSON file."""
+"""Long jobs made of many trainings: what is done so far, and estimators to train anew."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from jaxseq._io import replacing
-
-FORMAT = "jaxseq notes 1"
+from jaxseq._io import Fingerprint, SearchStore
 
 
 class Notes:
-    """JSON values that are written at once or not at all; nothing is kept without a path.
+    """A `SearchStore` of JSON values alone.
 
     Args:
-        path: the file, or None.
+        path: the file, or None to keep nothing.
         job: everything that the results depend on; `load` refuses the notes of another job.
-
-    Raises:
-        ValueError: for a path that is a folder, or something that is not a path.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None, job: Iterable[Any]):
-        if not isinstance(path, str | os.PathLike | None):
-            raise ValueError(f"checkpoint: expected a path or None, got {path!r:.60}")
-        if path is not None and Path(path).is_dir():
-            raise ValueError(f"{path}: expected a file to keep notes in, got a folder")
-        self._path = None if path is None else Path(path)
-        digest = hashlib.sha256()
-        if path is not None:
-            for part in job:
-                # Words may hold lone surrogates, as from a file in another encoding.
-                digest.update(text_of(part).encode("utf-8", "surrogatepass") + b"\0")
-        self._about = digest.hexdigest()
+        self._store = SearchStore(path, lambda: Fingerprint(*job))
 
     def load(self) -> Any:
         """The value of the last `save`; None where there is none."""
-        if self._path is None or not self._path.exists():
-            return None
-        try:
-            notes = json.loads(self._path.read_bytes())
-            complete = notes["format"] == FORMAT and "about" in notes and "value" in notes
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ValueError(f"{self._path}: expected {FORMAT}, got {error!r:.80}") from error
-        if not complete:
-            raise ValueError(f"{self._path}: expected {FORMAT}, got another kind of file")
-        if notes["about"] != self._about:
-            raise ValueError(
-                f"{self._path}: expected notes of this very job (same data and settings), got "
-                "those of another; delete the file or name another"
-            )
-        return notes["value"]
+        saved = self._store.load()
+        return None if saved is None else saved.notes
 
     def save(self, value: Any) -> None:
         """Replace the notes."""
-        if self._path is None:
-            return
-        notes = {"format": FORMAT, "about": self._about, "value": value}
-        with replacing(self._path) as temporary:
-            temporary.write_text(json.dumps(notes))
+        self._store.save(value)
 
     def remove(self) -> None:
         """The job is done."""
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
-
-
-def text_of(part: Any) -> str:
-    """Data and settings as text, the same in every process."""
-    if isinstance(part, set | frozenset):  # whose order depends on PYTHONHASHSEED
-        return repr(sorted(map(text_of, part)))
-    if isinstance(part, list | tuple):
-        return "[" + ",".join(map(text_of, part)) + "]"
-    if isinstance(part, dict):
-        return "{" + ",".join(f"{key!r}:{text_of(part[key])}" for key in part) + "}"
-    return repr(part)
+        self._store.remove()
 
 
 QUIET = {"progress": False, "checkpoint": None}

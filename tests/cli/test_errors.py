@@ -51,15 +51,6 @@ CASES = [
     (train("six"), "six: expected 2 to 4 columns"),
     (train("words"), "words: expected 2 to 4 columns"),
     (train("ragged"), "ragged:2: expected 3 columns"),
-    (
-        [*train(), "--model-devices", "2"],
-        "--model-devices: expected --weights dense, got mixed",
-    ),
-    (
-        [*train(), "--model-devices", "2", "--weights", "dense"],
-        "--model-devices: expected a number that the 1 devices of this process can be divided by",
-    ),
-    ([*train(), "--model-devices", "0"], "--model-devices: expected 1 or more, got 0"),
     (train("train.txt", "nothing"), "--templates: expected a file or one of conll2000, conll2003"),
     (train("train.txt", "folder"), "folder: expected a file, found a folder"),
     (train("train.txt", "empty"), "empty: expected at least one template, found none"),

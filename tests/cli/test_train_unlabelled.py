@@ -254,7 +254,7 @@ def test_a_choice_is_not_made_twice(command, run, succeed, fits, choices, tmp_pa
 
     status, _, err = run(*given, "--l2", 3)
     assert status == 2
-    assert "kept.entropy-weight: expected notes of this very job" in err
+    assert "kept.entropy-weight: expected a checkpoint of this very search" in err
 
     report = json.loads(succeed(*given))
     assert len(choices) == 1

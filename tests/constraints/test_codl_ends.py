@@ -96,9 +96,9 @@ def test_notes_of_another_job_are_refused(interrupt, tmp_path):
         {"learn_with_constraints": False},
     ]
     for other in others:
-        with pytest.raises(ValueError, match="expected notes of this very job"):
+        with pytest.raises(ValueError, match="expected a checkpoint of this very search"):
             codl(checkpoint=file).set_params(**other).fit(X, Y, unlabelled=U)
-    with pytest.raises(ValueError, match="expected notes of this very job"):
+    with pytest.raises(ValueError, match="expected a checkpoint of this very search"):
         codl(checkpoint=file).fit(X, Y, unlabelled=U[1:])
     assert file.read_bytes() == before
 

@@ -163,7 +163,7 @@ def test_notes_of_another_job_are_refused(tmp_path):
         {"tagger": Known(l2=3.0)},
     ]
     for other in others:
-        with pytest.raises(ValueError, match="notes: expected notes of this very job"):
+        with pytest.raises(ValueError, match="notes: expected a checkpoint of this very search"):
             choose(**{"weights": (0.0, 1.0), **other}, checkpoint=file)
         assert file.read_bytes() == before
 

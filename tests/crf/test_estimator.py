@@ -161,7 +161,7 @@ def test_bad_parameters_are_refused_by_fit(params, says):
         (X, Y[:-1], f"y: expected labels for {len(X)} sentences, got {len(X) - 1}"),
         (X, None, "y: expected labels"),
         (X, [None] * len(X), r"y\[0\]: expected \d labels, one per token, got None"),
-        (X, ["A"] * len(X), r"y\[0\]: expected \d labels, one a token, got 'A'"),
+        (X, ["A"] * len(X), r"y\[0\]: expected \d labels, one per token, got 'A'"),
         (X, [Y[0], [*Y[1], "A"], *Y[2:]], r"y\[1\]: expected \d labels"),
         (X, [[1] * len(labels) for labels in Y], r"y\[0\]\[0\]: expected a label"),
         (X, [*Y[:-1], [set()]], rf"y\[{len(X) - 1}\]\[0\]: expected a label"),

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.haffari2008._jacobian import published_jacobian
 from jaxseq.hmm import (
     Multinomials,
     find_kernels,
@@ -22,12 +23,11 @@ from jaxseq.hmm import (
     homotopy_problem,
     linearise_mean_counts,
     mean_counts,
-    published_jacobian,
     word_corpus,
 )
 from jaxseq.hmm import _path as problems
 from jaxseq.hmm._native import WordKernels, make_groups
-from jaxseq.homotopy import Outcome
+from jaxseq.homotopy import PathOutcome
 from jaxseq.homotopy._linear import linearise_flat
 from jaxseq.native import _loader as _build
 from tests.hmm.enumerated import (
@@ -328,7 +328,7 @@ def test_a_path_is_followed_by_the_kernels_and_ends_where_programs_lead(monkeypa
     theirs = hmm_path(*_corpora(), frozen=frozen)
     assert theirs.problem.linearise.engine == "XLA"
     for found in (ours, theirs):
-        assert found.path.outcome is Outcome.REACHED_ONE
+        assert found.path.outcome is PathOutcome.REACHED_ONE
         assert found.path.residual.max() <= 1e-8
     np.testing.assert_allclose(
         ours.parameters(-1).emission, theirs.parameters(-1).emission, atol=1e-7

@@ -7,8 +7,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from jaxseq.hmm import HMM_SETTINGS, EMOperator, hmm_path, published_jacobian, word_corpus
-from jaxseq.homotopy import Outcome
+from experiments.haffari2008._jacobian import published_jacobian
+from jaxseq.hmm import HMM_SETTINGS, EMOperator, hmm_path, word_corpus
+from jaxseq.homotopy import PathOutcome
 
 LABELS, WORDS = 3, 8
 FROZEN = ("initial", "transition")
@@ -62,7 +63,7 @@ def test_labels_that_could_be_exchanged_hold_nothing_up():
     """Eigenvalues pass 1/λ, and come near it at the end, without a turn of λ."""
     corpora = _symmetric()
     found = hmm_path(*corpora, settings=HMM_SETTINGS._replace(max_steps=100))
-    assert found.path.outcome is Outcome.REACHED_ONE
+    assert found.path.outcome is PathOutcome.REACHED_ONE
     assert len(found.path.events) < 30
     assert (found.path.slope > 0).all()
     _assert_fixed(found, corpora, ())
@@ -72,7 +73,7 @@ def test_fixed_points_that_are_many_are_landed_on():
     """At λ = 1 six eigenvalues are 1: every step near it is to a nearly singular place."""
     corpora = _drawn(108)
     found = _path(108)
-    assert found.path.outcome is Outcome.REACHED_ONE
+    assert found.path.outcome is PathOutcome.REACHED_ONE
     assert len(found.path.events) < 100
     assert (_spectrum(found, -1, corpora[1], FROZEN)[:6] > 1 - 1e-3).all()
     _assert_fixed(found, corpora, FROZEN)
@@ -99,7 +100,7 @@ def test_recorded_eigenvalues_are_the_largest(seed):
     _, unlabelled = _drawn(seed)
     found = _path(seed)
     path = found.path
-    assert path.outcome is Outcome.REACHED_ONE
+    assert path.outcome is PathOutcome.REACHED_ONE
     spectra = np.array(
         [_spectrum(found, index, unlabelled, frozen) for index in range(len(path.lam))]
     )

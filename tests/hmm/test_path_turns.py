@@ -11,7 +11,7 @@ import pytest
 from jaxseq.hmm import HMM_SETTINGS, Smoothing, has_turned, hmm_path, homotopy_problem, word_corpus
 from jaxseq.homotopy import (
     Kind,
-    Outcome,
+    PathOutcome,
     Predictor,
     follow_path,
     leading_eigenvalues,
@@ -49,10 +49,10 @@ def turns(path) -> np.ndarray:
 
 def test_it_stops_at_the_first_turn_and_the_rule_finds_the_point_before():
     path = whole().path
-    assert path.outcome is Outcome.REACHED_ONE
+    assert path.outcome is PathOutcome.REACHED_ONE
     assert len(turns(path)) >= 2
     stopped = hmm_path(*corpora(), frozen=FROZEN, until=has_turned)
-    assert stopped.path.outcome is Outcome.INTERRUPTED
+    assert stopped.path.outcome is PathOutcome.INTERRUPTED
     assert len(turns(stopped.path)) == 1
     chosen = whole().select("monotone")
     assert chosen.index == stopped.select("monotone").index < len(path.lam) - 1
@@ -72,7 +72,7 @@ def test_every_turn_is_one_fold_and_no_bifurcation_beside_it():
 def test_other_predictors_pass_the_turns(predictor):
     problem = homotopy_problem(*corpora(), frozen=FROZEN)
     path = follow_path(problem, HMM_SETTINGS._replace(predictor=predictor, max_steps=250))
-    assert path.outcome is Outcome.REACHED_ONE
+    assert path.outcome is PathOutcome.REACHED_ONE
     assert len(turns(path)) == len(turns(whole().path))
     np.testing.assert_allclose(path.points[-1], whole().path.points[-1], rtol=1e-3, atol=1e-5)
 
@@ -83,10 +83,10 @@ def test_a_path_that_was_stopped_goes_on_from_its_file(tmp_path, monkeypatch):
 
     file = tmp_path / "path"
     first = hmm_path(*corpora(), frozen=FROZEN, until=stop, checkpoint=file)
-    assert first.path.outcome is Outcome.INTERRUPTED
+    assert first.path.outcome is PathOutcome.INTERRUPTED
     named = []
-    about = store._about
-    monkeypatch.setattr(store, "_about", lambda *given: named.append(0) or about(*given))
+    about = store._fingerprint
+    monkeypatch.setattr(store, "_fingerprint", lambda *given: named.append(0) or about(*given))
     again = hmm_path(*corpora(), frozen=FROZEN, checkpoint=file)
     assert_same(again.path, whole().path)
     assert len(named) == 2  # to read and to write: not once a step, as it takes an E-step
@@ -110,7 +110,7 @@ def test_eigenvalues_are_finite_where_the_published_way_has_gone_below_zero():
 def test_words_that_tell_all_labels_leave_nothing_to_turn():
     known = word_corpus([[0], [1]], 2, labels=[[0], [0]], num_labels=1)
     found = hmm_path(known, word_corpus([[0], [1]], 2))
-    assert found.path.outcome is Outcome.REACHED_ONE
+    assert found.path.outcome is PathOutcome.REACHED_ONE
     assert abs(found.path.eigenvalues).max() == 0
 
 

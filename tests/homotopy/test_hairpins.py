@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxseq.homotopy import (
-    Outcome,
+    PathOutcome,
+    PathSettings,
     Predictor,
     Problem,
-    Settings,
     StepOutcome,
     Structure,
     follow_path,
@@ -25,18 +25,17 @@ from jaxseq.homotopy._follow import Frame, Step, hermite_cubic, judge, make_fram
 from jaxseq.homotopy._linear import (
     Border,
     Leading,
+    Seen,
     deflation,
     dense_jacobian,
-    find_leading,
-    nothing_leading,
-    nothing_seen,
 )
 from jaxseq.homotopy._problem import flat_map
+from jaxseq.homotopy._spectrum import find_leading
 from tests.homotopy import test_problems as problems
 
 SMALL = 1e-3
 """How little the coordinate that turns moves against the others."""
-STRETCHED = Settings(
+STRETCHED = PathSettings(
     predictor=Predictor.HERMITE, tolerance=1e-11, min_step=1e-9, deflated=3, eigenvalues=1,
     stretch=0.03,
 )  # fmt: skip
@@ -69,13 +68,13 @@ def stretched():
 
 def test_a_hairpin_is_passed_in_fewer_steps_than_without_a_frame(stretched):
     problem, path = stretched
-    assert path.outcome is Outcome.REACHED_ONE
+    assert path.outcome is PathOutcome.REACHED_ONE
     x = path.points[1:, 0] / SMALL
     np.testing.assert_allclose(problems.s_lambda(x), path.lam[1:], atol=1e-5)
     assert (np.diff(x) > 0).all()
     assert int((np.diff(path.direction) != 0).sum()) == 2
     plain = follow_path(problem, STRETCHED._replace(stretch=None))
-    assert plain.outcome is Outcome.REACHED_ONE
+    assert plain.outcome is PathOutcome.REACHED_ONE
     assert len(path.events) < len(plain.events)
 
 
@@ -97,8 +96,8 @@ def test_leading_eigenvectors_are_those_of_the_matrix(seed):
         problem,
         theta,
         lambda vector: matrix @ vector,
-        nothing_seen(problem.size),
-        nothing_leading(problem.size),
+        Seen.nothing(problem.size),
+        Leading.nothing(problem.size),
         count=2,
         kept=2,
         accuracy=1e-4,
@@ -173,4 +172,4 @@ def test_a_chord_that_does_not_fit_its_tangents_is_a_leap():
 )
 def test_frames_that_make_no_sense_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        follow_path(problems.s_curve(), Settings()._replace(**changes))
+        follow_path(problems.s_curve(), PathSettings()._replace(**changes))

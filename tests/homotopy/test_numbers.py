@@ -12,9 +12,9 @@ import pytest
 from jaxseq.homotopy import Problem, Structure
 from jaxseq.homotopy import _path as paths
 from jaxseq.homotopy import _problem as flats
-from jaxseq.homotopy._linear import gmres_and_rest
+from jaxseq.homotopy._linear import gmres
 from jaxseq.homotopy._path import _with_row
-from jaxseq.homotopy._problem import flat_map, flat_of
+from jaxseq.homotopy._problem import find_flat, flat_map
 
 
 def test_rows_that_two_paths_go_on_from_stay_as_they_were():
@@ -50,7 +50,7 @@ def test_nothing_is_kept_of_what_is_gone():
     gc.collect()  # what other tests have left must not go in between
     rows = _with_row(np.zeros((1, 2)), np.ones(2))
     problem = Problem(lambda x: x / 2, jnp.ones(2), structure=Structure.SYMMETRIC)
-    flat_of(problem)
+    find_flat(problem)
     before = len(paths._TAKEN), len(flats._MADE)
     del rows, problem
     gc.collect()
@@ -67,8 +67,8 @@ def test_numbers_of_a_problem_are_those_of_jax(weights):
     scale = jax.tree.map(lambda leaf: leaf + 0.5, constant)
     given = {} if weights is None else {"weights": weights}
     problem = Problem(lambda tree: tree, constant, scale=scale, **given)
-    flat = flat_of(problem)
-    assert flat is flat_of(problem)
+    flat = find_flat(problem)
+    assert flat is find_flat(problem)
     np.testing.assert_allclose(flat.constant, flat_map(problem)[0], rtol=1e-12)
     for lam in (0.0, 0.3, 0.3, 1.0):
         at = jnp.asarray(lam)
@@ -92,9 +92,9 @@ def test_gmres_ends_as_soon_as_its_goal_is_reached(size):
 
     goal = np.inf
     for number in range(1, size + 1):
-        _, rest = gmres_and_rest(product, right, 0.0, number, 1, lambda x: x)
+        _, rest = gmres(product, right, 0.0, number, 1, lambda x: x)
         goal = np.linalg.norm(rest) / np.linalg.norm(right)
     counted.clear()
-    _, rest = gmres_and_rest(product, right, goal * (1 + 1e-9), 40, 1, lambda x: x)
+    _, rest = gmres(product, right, goal * (1 + 1e-9), 40, 1, lambda x: x)
     assert len(counted) == size
     assert np.linalg.norm(rest) <= goal * (1 + 1e-6) * np.linalg.norm(right)

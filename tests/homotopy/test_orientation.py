@@ -8,14 +8,20 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from jaxseq.homotopy import Outcome, Problem, Settings, StepOutcome, Structure, follow_path
-from jaxseq.homotopy._follow import Solver, expected_sign, is_crossing, sign_of, turns_back
-from jaxseq.homotopy._linear import nothing_leading, nothing_seen
+from jaxseq.homotopy import PathOutcome, PathSettings, Problem, StepOutcome, Structure, follow_path
+from jaxseq.homotopy._follow import (
+    Solver,
+    expected_orientation,
+    is_crossing,
+    orientation,
+    turns_back,
+)
+from jaxseq.homotopy._linear import Leading, Seen
 from jaxseq.homotopy._path import NewPoint
 from tests.homotopy import test_problems as problems
 
-WATCHED = Settings(deflated=1, eigenvalues=1)
-PLAIN = Settings(eigenvalues=1)
+WATCHED = PathSettings(deflated=1, eigenvalues=1)
+PLAIN = PathSettings(eigenvalues=1)
 """Without eigenvectors that are kept, nothing is known of the determinant."""
 
 
@@ -47,19 +53,19 @@ def fork(apart: float) -> Problem:
 def test_a_step_to_another_branch_is_taken_back(apart):
     there = brentq(lambda x: x - np.tanh(2 * x) - apart, 0.5, 2)
     ours = follow_path(fork(apart), WATCHED)
-    assert ours.outcome is Outcome.REACHED_ONE
+    assert ours.outcome is PathOutcome.REACHED_ONE
     assert ours.points[-1, 0] == pytest.approx(there, abs=1e-7)
     outcomes = [event.outcome for event in ours.events]
     assert StepOutcome.SHORTENED_REVERSED in outcomes
     assert StepOutcome.CROSSED not in outcomes
     leapt = follow_path(fork(apart), PLAIN)
-    assert leapt.outcome is Outcome.REACHED_ONE
+    assert leapt.outcome is PathOutcome.REACHED_ONE
     assert abs(leapt.points[-1, 0]) < 0.01  # which is why it is looked at
 
 
 def test_a_bifurcation_is_passed_straight_on_and_said():
     path = follow_path(fork(0.0), WATCHED)
-    assert path.outcome is Outcome.REACHED_ONE
+    assert path.outcome is PathOutcome.REACHED_ONE
     np.testing.assert_allclose(path.points[:, 0], 0, atol=1e-9)
     assert sum(event.outcome is StepOutcome.CROSSED for event in path.events) == 1
     (at,) = (event for event in path.events if event.outcome is StepOutcome.CROSSED)
@@ -73,9 +79,9 @@ def _turns_back(x: float, slope: float) -> bool:
     solver = Solver(problem, WATCHED)
     point = np.array([x, problems.s_lambda(x)])
     tangent = np.array([1.0, slope]) / np.hypot(1, slope)
-    leading = solver.leading(point, nothing_seen(1), nothing_leading(1))
+    leading = solver.leading(point, Seen.nothing(1), Leading.nothing(1))
     new = NewPoint(point, 0.0, 0.1, tangent, leading.values, float(point[-1]), leading)
-    return turns_back(solver, 0, new, nothing_seen(1))
+    return turns_back(solver, 0, new, Seen.nothing(1))
 
 
 @pytest.mark.parametrize(
@@ -89,11 +95,11 @@ def test_the_parts_of_the_s_curve(x, slope, expected):
 
 
 def test_signs():
-    assert sign_of(np.array([-0.1, -0.9]), 0.1) == 1
-    assert sign_of(np.array([0.1, -0.9]), -0.1) == 1
-    assert sign_of(np.array([0.2, 0.1]), -0.1) == -1
-    assert sign_of(np.array([0.2, 1e-4]), -0.1, 1e-3) == 0
-    assert sign_of(np.array([-0.2]), 0.0) == 0
-    assert [expected_sign(n) for n in range(3)] == [1, -1, 1]
+    assert orientation(np.array([-0.1, -0.9]), 0.1) == 1
+    assert orientation(np.array([0.1, -0.9]), -0.1) == 1
+    assert orientation(np.array([0.2, 0.1]), -0.1) == -1
+    assert orientation(np.array([0.2, 1e-4]), -0.1, 1e-3) == 0
+    assert orientation(np.array([-0.2]), 0.0) == 0
+    assert [expected_orientation(n) for n in range(3)] == [1, -1, 1]
     assert is_crossing(np.array([0.0, 1.0]), np.array([5e-5, 1.0]))
     assert not is_crossing(np.array([0.0, 1.0]), np.array([5e-4, 1.0]))

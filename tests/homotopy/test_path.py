@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from jaxseq.homotopy import (
     Jacobian,
-    Outcome,
+    PathOutcome,
+    PathSettings,
     Predictor,
     Problem,
-    Settings,
     StepOutcome,
     Structure,
     follow_path,
@@ -24,13 +24,13 @@ from jaxseq.homotopy import (
 )
 from tests.homotopy import test_problems as problems
 
-EXACT = Settings(linear_tolerance=1e-12, tangent_tolerance=1e-12)
+EXACT = PathSettings(linear_tolerance=1e-12, tangent_tolerance=1e-12)
 """Linear systems as exact as LU would solve them."""
 
 
 def assert_complete(path, tolerance=1e-8):
     """It ends on λ = 1, and every point is a solution."""
-    assert path.outcome is Outcome.REACHED_ONE
+    assert path.outcome is PathOutcome.REACHED_ONE
     assert path.lam[0] == 0
     assert path.lam[-1] == 1
     assert path.residual.max() <= tolerance
@@ -59,8 +59,8 @@ def independent_residuals(problem, path):
 @pytest.mark.parametrize("jacobian", Jacobian)
 @pytest.mark.parametrize("predictor", Predictor)
 def test_the_s_curve_is_passed(predictor, jacobian):
-    path = follow_path(problems.s_curve(), Settings(predictor=predictor, jacobian=jacobian))
-    assert path.outcome is Outcome.REACHED_ONE
+    path = follow_path(problems.s_curve(), PathSettings(predictor=predictor, jacobian=jacobian))
+    assert path.outcome is PathOutcome.REACHED_ONE
     x = path.points[1:, 0]
     np.testing.assert_allclose(path.lam[1:], problems.s_lambda(x), atol=1e-7)
     assert x[-1] == pytest.approx(problems.s_end(), abs=1e-7)
@@ -73,7 +73,7 @@ def test_the_s_curve_is_passed(predictor, jacobian):
 @pytest.mark.parametrize("predictor", Predictor)
 def test_the_s_curve_in_many_dimensions_is_passed(predictor):
     problem, turn = problems.rotated_s_curve(5)
-    path = follow_path(problem, Settings(predictor=predictor))
+    path = follow_path(problem, PathSettings(predictor=predictor))
     assert_complete(path)
     for point in path.points:
         before = turn.T @ point[:-1]
@@ -93,7 +93,7 @@ def test_linear_maps_have_the_path_that_they_should(seed, step):
     shift, constant = random.standard_normal((2, size))
     expect = jax.tree_util.Partial(_affine, jnp.asarray(matrix), jnp.asarray(shift))
     problem = Problem(expect, jnp.asarray(constant), structure=Structure.SYMMETRIC)
-    path = follow_path(problem, Settings(step=step))
+    path = follow_path(problem, PathSettings(step=step))
     assert_complete(path)
     for point, lam in zip(path.points, path.lam):
         right = (1 - lam) * constant + lam * shift
@@ -122,7 +122,7 @@ def test_matrix_free_is_dense(name):
 @pytest.mark.parametrize("name", problems.EM_PROBLEMS)
 def test_every_point_is_a_positive_fixed_point(name):
     problem = problems.EM_PROBLEMS[name]()
-    path = follow_path(problem, Settings(max_step=0.5))
+    path = follow_path(problem, PathSettings(max_step=0.5))
     assert_complete(path)
     assert (path.points[:, :-1] > 0).all()
     got = independent_residuals(problem, path)
@@ -146,7 +146,7 @@ def test_general_weights_give_the_same_points_at_other_allocations():
     """With g(λ) = (1 − λ², λ²), the solution at λ is the linear one at λ²."""
     base = problems.mixture(1)
     bent = Problem(base.expect, base.constant, weights=lambda lam: (1 - lam**2, lam**2))
-    path = follow_path(bent, Settings())
+    path = follow_path(bent, PathSettings())
     assert_complete(path)
     assert independent_residuals(bent, path).max() <= 1e-8
     expect = eqx.filter_jit(base.expect)
@@ -168,11 +168,11 @@ def test_published_steps_drift_and_corrected_ones_do_not(jacobian):
     drifts = []
     for step in steps:
         path = follow_path(problem, published_settings(step, jacobian=jacobian))
-        assert path.outcome is Outcome.REACHED_ONE
+        assert path.outcome is PathOutcome.REACHED_ONE
         assert path.lam[-1] >= 1 > path.lam[-2]
         np.testing.assert_allclose(np.linalg.norm(np.diff(path.points, axis=0), axis=1), step)
         drifts.append(path.residual.max())
-    corrected = follow_path(problem, Settings(jacobian=jacobian)).residual.max()
+    corrected = follow_path(problem, PathSettings(jacobian=jacobian)).residual.max()
     assert corrected <= 1e-8 < 1e-5 < drifts[-1]
     assert drifts[0] > drifts[1] > drifts[2] > drifts[0] / 16  # of first order, about
 
@@ -210,7 +210,7 @@ def test_programs_are_compiled_once():
     for seed in (1, 2):
         other = problems.mixture(seed)
         problem = Problem(Counted(other.expect), other.constant)
-        path = follow_path(problem, Settings(eigenvalues=1))
+        path = follow_path(problem, PathSettings(eigenvalues=1))
         assert_complete(path)
     assert base.size == problem.size
 
@@ -225,20 +225,20 @@ def test_a_path_that_cannot_be_followed_says_so():
         jnp.zeros(1),
         structure=Structure.SYMMETRIC,
     )
-    path = follow_path(problem, Settings(min_step=1e-3))
-    assert path.outcome is Outcome.STEP_TOO_SMALL
+    path = follow_path(problem, PathSettings(min_step=1e-3))
+    assert path.outcome is PathOutcome.STEP_TOO_SMALL
     assert path.events[-1].outcome is StepOutcome.SHORTENED_NOT_FINITE
     assert "step shortened because" in path.events[-1].message
     assert np.isfinite(path.points).all()
     assert path.points[-1, 0] < 0.4
     published = follow_path(problem, published_settings(0.1))
-    assert published.outcome is Outcome.NOT_FINITE
+    assert published.outcome is PathOutcome.NOT_FINITE
     assert np.isfinite(published.points).all()
 
 
 def test_the_number_of_steps_is_kept():
-    path = follow_path(problems.mixture(0), Settings(max_steps=3))
-    assert path.outcome is Outcome.MAX_STEPS
+    path = follow_path(problems.mixture(0), PathSettings(max_steps=3))
+    assert path.outcome is PathOutcome.MAX_STEPS
     assert len(path.events) == 3
 
 
@@ -260,4 +260,4 @@ def test_a_map_that_is_not_finite_at_the_start_is_refused():
 )
 def test_settings_that_make_no_sense_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        follow_path(problems.s_curve(), Settings()._replace(**changes))
+        follow_path(problems.s_curve(), PathSettings()._replace(**changes))

@@ -275,7 +275,7 @@ def test_frozen_leaves_are_not_among_the_unknowns():
             {"weights": lambda lam: (lam, lam)},
             r"expected \(1.0, 0.0\) at",
         ),
-        (lambda x: x, jnp.ones(2), {"axes": (0, 0)}, r"axes: expected one a leaf \(1\), got 2"),
+        (lambda x: x, jnp.ones(2), {"axes": (0, 0)}, r"axes: expected one per leaf \(1\), got 2"),
     ],
 )
 def test_problems_that_are_none_are_refused(expect, constant, others, message):

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from jaxseq.homotopy import (
-    Outcome,
+    PathOutcome,
+    PathSettings,
     Predictor,
-    Settings,
     follow_path,
     load_path,
     published_settings,
@@ -20,7 +20,7 @@ from jaxseq.homotopy import (
 )
 from tests.homotopy import test_problems as problems
 
-SETTINGS = Settings(eigenvalues=2)
+SETTINGS = PathSettings(eigenvalues=2)
 
 
 def assert_same(one, other):
@@ -34,7 +34,7 @@ def assert_same(one, other):
 
 
 @pytest.mark.parametrize(
-    "settings", [SETTINGS, Settings(predictor=Predictor.RK3), published_settings(0.1)]
+    "settings", [SETTINGS, PathSettings(predictor=Predictor.RK3), published_settings(0.1)]
 )
 @pytest.mark.parametrize("after", [1, 4])
 def test_a_path_that_was_interrupted_goes_on_as_if_it_had_not_been(tmp_path, settings, after):
@@ -45,7 +45,7 @@ def test_a_path_that_was_interrupted_goes_on_as_if_it_had_not_been(tmp_path, set
         return len(path.events) >= after
 
     part = follow_path(problem, settings, watch=watch, checkpoint=file)
-    assert part.outcome is Outcome.INTERRUPTED
+    assert part.outcome is PathOutcome.INTERRUPTED
     assert len(part.events) == after
     loaded = load_path(file, problem, settings)
     assert_same(loaded, part._replace(outcome=None))
@@ -57,10 +57,10 @@ def test_a_path_that_was_interrupted_goes_on_as_if_it_had_not_been(tmp_path, set
 def test_float32_goes_on_too(tmp_path):
     problem = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), problems.mixture(1))
     whole = follow_path(problem)
-    part = follow_path(problem, Settings(max_steps=2))
-    save_path(tmp_path / "path", part, problem, Settings())
+    part = follow_path(problem, PathSettings(max_steps=2))
+    save_path(tmp_path / "path", part, problem, PathSettings())
     assert_same(
-        follow_path(problem, start=load_path(tmp_path / "path", problem, Settings())), whole
+        follow_path(problem, start=load_path(tmp_path / "path", problem, PathSettings())), whole
     )
 
 
@@ -70,7 +70,7 @@ def test_ctrl_c_ends_it_after_the_step():
             signal.raise_signal(signal.SIGINT)
 
     path = follow_path(problems.mixture(0), watch=press)
-    assert path.outcome is Outcome.INTERRUPTED
+    assert path.outcome is PathOutcome.INTERRUPTED
     assert len(path.events) == 2
 
 

@@ -23,7 +23,6 @@ from jaxseq.constraints import (
     WordsImply,
 )
 from jaxseq.hmm import HMM, EMOperator, HMMTagger, _em, em, word_corpus
-from jaxseq.hmm import _search as _hmm_search
 from jaxseq.parallel import join_processes, leave_processes, make_mesh
 from tests.parallel import problems
 from tests.parallel.in_processes import as_lists, draw_em, said
@@ -147,7 +146,7 @@ def interrupted(index, mesh):
     operator = EMOperator(None, corpus, mesh=mesh)
     with ctrl_c(_em, "why_stop") if index == 1 else nullcontext():
         found = em(HMM(*theta), operator, max_iterations=9, tolerance=0.0)
-    with ctrl_c(_hmm_search, "why_stop") if index == 1 else nullcontext():
+    with ctrl_c(_em, "why_stop") if index == 1 else nullcontext():
         tagger = fit("soft", *share("unequal", index), mesh)
     return [found.iterations, found.outcome.value], [tagger.n_iter_, tagger.outcome_]
 

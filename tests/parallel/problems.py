@@ -6,7 +6,8 @@ import numpy as np
 
 from jaxseq.crf import EncodedLabels, Spread, lay_out, make_shards
 from jaxseq.hmm import word_corpus
-from jaxseq.text import TokenFeatures, token_rows
+from jaxseq.parallel import off_mesh
+from jaxseq.text import TokenFeatures
 
 ATTRIBUTES, LABELS, PAIRS, WORDS = 30, 5, 4, 11
 ROW = 10
@@ -40,9 +41,16 @@ def draw_labels(rng, features, partial=False):
 
 def cut(features, labels, sentences):
     """The features and labels of some of the sentences."""
-    chosen = token_rows(features.lengths, np.array(sentences, int))
+    ends = np.cumsum(features.lengths)
+    tokens = [np.arange(ends[q] - features.lengths[q], ends[q]) for q in sentences]
+    chosen = np.concatenate([*tokens, np.zeros(0, np.int64)])
     take = lambda array: None if array is None else array[chosen]  # noqa: E731
-    part = features.take(sentences)
+    part = TokenFeatures(
+        take(features.ids),
+        take(features.values),
+        features.lengths[list(sentences)],
+        take(features.edge_ids),
+    )
     return part, None if labels is None else EncodedLabels(take(labels.gold), take(labels.allowed))
 
 
@@ -106,5 +114,4 @@ def distance(one, other):
 def differentiate(objective, point):
     """Value and gradient as they are without a mesh."""
     value, gradient = objective(point)
-    collect = getattr(objective, "collect_parameters", lambda parameters: parameters)
-    return np.asarray(value), collect(gradient)
+    return np.asarray(value), off_mesh(gradient)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq._io import read_about
 from jaxseq.cli import main
 from jaxseq.cli._train import check_process_options
 from jaxseq.constraints import HMMLearner
@@ -70,7 +69,7 @@ def test_training_agrees(found, way):
 
 def test_a_search_goes_from_two_to_one_and_from_one_to_two(found, folder):
     kept = folder / "stopped"
-    assert read_about(kept).startswith("shared")
+    assert kept.exists()
     with jax.enable_x64(True):
         expected = told(fit("soft"))
         check_same(expected, told(fit("soft", checkpoint=kept)))

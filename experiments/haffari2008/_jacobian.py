@@ -23,9 +23,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxseq.hmm._corpus import WordCorpus
-from jaxseq.hmm._counts import check_fits, number_of
-from jaxseq.hmm._model import EVENT_AXES, Multinomials
+from jaxseq.hmm import EVENT_AXES, Multinomials, WordCorpus, check_fits, count_sequences
 from jaxseq.lattice import einsum, matmul, safe_divide
 
 LENGTH_STEP = 8
@@ -81,16 +79,16 @@ def published_jacobian(parameters: Multinomials, corpus: WordCorpus) -> Float[Ar
         Haffari & Sarkar 2008, equation 8 and section 4 (where the diagonal of H is misprinted).
     """
     check_fits(parameters, corpus)
-    number = number_of(corpus)
+    number = count_sequences(corpus)
     theta = parameters.normalised()
     side = sum(family.size for family in theta)
     total = jnp.zeros((side, side), theta.emission.dtype)
     legal = _legal_labels(corpus, theta.initial.shape[0])
     ends = np.cumsum(corpus.lengths)
     for length, end in zip(corpus.lengths.tolist(), ends.tolist()):
-        here, padding = slice(end - length, end), -length % LENGTH_STEP
-        words = np.pad(corpus.words[here], (0, padding))
-        allowed = np.pad(legal[here], ((0, padding), (0, 0)))
+        tokens, padding = slice(end - length, end), -length % LENGTH_STEP
+        words = np.pad(corpus.words[tokens], (0, padding))
+        allowed = np.pad(legal[tokens], ((0, padding), (0, 0)))
         total = _add_sequence(total, theta, jnp.asarray(words), jnp.asarray(allowed))
     return _times_normalisation(total, parameters) / number
 

@@ -10,6 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
+from experiments.haffari2008 import _jacobian
+from experiments.haffari2008._jacobian import published_jacobian
 from jaxseq.hmm import (
     HMM,
     EMOperator,
@@ -17,10 +19,8 @@ from jaxseq.hmm import (
     em,
     linearise_mean_counts,
     mean_counts,
-    published_jacobian,
     word_corpus,
 )
-from jaxseq.hmm import _published as _em_covariance
 from tests.hmm.enumerated import (
     LABELS,
     LENGTHS,
@@ -187,7 +187,7 @@ def test_long_sequences_do_not_underflow():
 
 
 def test_one_program_a_padded_length():
-    step, program = _em_covariance.LENGTH_STEP, _em_covariance._add_sequence
+    step, program = _jacobian.LENGTH_STEP, _jacobian._add_sequence
     weights = draw_weights(0)
     published_jacobian(weights, word_corpus([[0] * step, [0] * (step + 1)], WORDS))
     size = program._cache_size()
