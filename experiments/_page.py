@@ -54,7 +54,9 @@ def as_page(title: str, markdown: str, pictures: Pictures) -> str:
     """
     from markdown_it import MarkdownIt
 
+    # Text of corpora ends up in here: HTML in it must stay text.
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    # A wide table scrolls by itself; the page must not scroll sideways on a telephone.
     parser.add_render_rule("table_open", lambda *_: '<div class="scroll"><table>\n')
     parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
     tokens = parser.parse(markdown)

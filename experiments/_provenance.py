@@ -70,7 +70,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
 def check_same_plan(folder: Path, plan: dict[str, Any]) -> None:
     """ValueError, with the first difference, if results were made by another plan."""
     old = read_provenance(folder)["plan"]
-    new = json.loads(json.dumps(plan))
+    new = json.loads(json.dumps(plan))  # tuples become lists, as in the file
     difference = _difference(old, new, "")
     if difference is not None:
         raise ValueError(f"{folder / FILE}: {difference}; use the same options, or another --out")
@@ -92,7 +92,7 @@ def _versions() -> dict[str, str | None]:
     for name in PACKAGES:
         try:
             versions[name] = version(name)
-        except PackageNotFoundError:
+        except PackageNotFoundError:  # an extra that is not installed
             versions[name] = None
     return versions
 

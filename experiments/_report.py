@@ -66,6 +66,7 @@ def write_report(out: Path, papers: Path, preset: str | None = None) -> Path:
             f"{out}: expected results{of_preset}, found none; python -m experiments run makes them"
         )
     figures = {part.address(figure): figure for part in parts for figure in part.section.figures}
+    # Everything is drawn before anything is written: a failure leaves the old report whole.
     pictures = {
         name: (draw(one, "light", "svg"), draw(one, "dark", "svg")) for name, one in figures.items()
     }
@@ -89,6 +90,7 @@ def _make_part(paper: Paper, preset: str, folder: Path) -> _Part:
     )
     expected = _read_expected(paper.folder / "expected.toml")
     report = paper.load_report().report
+    # Code of a paper may fail in any way; the message must say whose it was.
     try:
         section = report(results, expected, config)
     except Exception as error:

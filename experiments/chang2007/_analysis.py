@@ -59,6 +59,7 @@ def _help(domain: str, sizes: Sizes, few: int) -> list[str]:
         few_sizes = {size: one for size, one in gains.items() if one is not None and size <= few}
         if not few_sizes:
             continue
+        # "Clear" is a statement about the draws, "help" about their mean alone.
         helped = [size for size, one in few_sizes.items() if one.mean > 0]
         clear = [size for size in helped if few_sizes[size].is_clear]
         verdict = (
@@ -84,7 +85,7 @@ def _top_k(domain: str, sizes: Sizes) -> str:
 
 def _hard_em(domain: str, sizes: Sizes) -> str:
     """H against sup where there are most labels: the paper finds that it hurts citations."""
-    size, methods = max(sizes.items())
+    size, methods = max(sizes.items())  # keys first: the most labelled sentences
     plain = difference(methods, (H, PLAIN), (SUP, PLAIN))
     weighted = difference(methods, (HW, PLAIN), (SUP, PLAIN))
     if plain is None or weighted is None:

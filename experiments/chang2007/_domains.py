@@ -55,7 +55,7 @@ def rules_about(rules: Sequence[Penalised], labels: Collection[str]) -> list[Pen
     """
     kept = []
     for one in rules:
-        named = getattr(one.rule, "labels", None)
+        named = getattr(one.rule, "labels", None)  # None where a rule is about all fields
         if named is None:
             kept.append(one)
             continue
@@ -91,6 +91,7 @@ class Parts:
         self._data, self._domain, self._test = data, domain, test
         if domain == "citations":
             every = data.corpus(domain, "labelled")
+            # A seed of its own: which ones are kept apart must not depend on the draw.
             order = np.random.default_rng([2007]).permutation(len(every))
             self.apart = [every[index] for index in order[:apart]]
             self.pool = [every[index] for index in order[apart:]]
@@ -114,6 +115,7 @@ class Parts:
         Raises:
             ValueError: for more sentences than there are.
         """
+        # Test sentences first, so that those of more labelled sentences contain those of fewer.
         shuffled = self._shuffled(seed)
         if self._domain == "citations":
             test, train = shuffled[: self._test], shuffled[self._test :]
@@ -136,6 +138,7 @@ class Parts:
         """The first citations, which are nearest to computer science; any advertisements."""
         if self._domain == "citations" or self._data.source(self._domain) != "real":
             return self._data.corpus(self._domain, "unlabelled", count)
+        # Advertisements stand in no order that means anything: any of them will do.
         every = self._data.corpus(self._domain, "unlabelled")
         order = np.random.default_rng([2007, 2, seed]).permutation(len(every))
         return _first([every[index] for index in order[:count]], count)

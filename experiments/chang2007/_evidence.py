@@ -26,7 +26,7 @@ def violation_counts(rules: Sequence[Penalised], sentences: Sequence[Sentence]) 
     labels = _all_labels(rules, sentences)
     constraints = bind_constraints(rules, labels)
     lengths = np.array([len(sentence) for sentence in sentences], np.int32)
-    longest = int(lengths.max())
+    longest = int(lengths.max())  # one shape, and so one program for all sentences
     number = {label: index for index, label in enumerate(labels)}
     paths = np.zeros((len(sentences), longest), np.int32)
     for row, sentence in zip(paths, sentences):
@@ -52,6 +52,7 @@ def _padded(array: np.ndarray, length: int) -> np.ndarray:
 def occasions(rule: Any, sentences: Sequence[Sentence]) -> int | None:
     """Tokens that a rule about words is about; None for other rules."""
     tokens = getattr(rule, "tokens", None)
+    # A rule about transitions has tokens as well, but is not about each of them.
     if tokens is None or getattr(rule, "side", None) is not None:
         return None
     return int(sum(tokens.marks(sentence).sum() for sentence in sentences))

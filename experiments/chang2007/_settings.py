@@ -63,6 +63,7 @@ class Setting:
         change = NORMALISED[self.normalise]
         read = []
         for sentence in sentences:
+            # The column of words stays as it is: rules are about words as they are written.
             columns: dict[str, Any] = {name: sentence[name] for name in sentence.columns}
             read.append(Sentence({**columns, FORM: [change(w) for w in sentence["word"]]}))
         return read

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Line = Mapping[str, Any]
-SIGNIFICANT = 0.05
+SIGNIFICANT = 0.05  # of two-sided tests, not corrected for how many there are
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,7 @@ def _on_held_out(name: str, runs: Runs) -> str:
     if weight is None or 0.0 not in runs:
         return ""
     gain, none, best = against_supervised(runs, weight), runs[0.0], runs[weight]
+    # Several draws that agree make a claim; one draw never does.
     verdict = "no clear difference" if len(best.by_seed) > 1 else "one seed only"
     if gain.t_test is not None and gain.t_test < SIGNIFICANT:
         verdict = "a clear gain" if gain.mean > 0 else "a clear loss"
@@ -82,7 +83,7 @@ def _sensitivity(main: Mapping[str, Runs], expected: Any) -> str:
     """The paper: not overly sensitive to γ until it is large; 20 % better in the best case."""
     parts = []
     for name, runs in main.items():
-        if 0.0 not in runs or len(runs) < 2:
+        if 0.0 not in runs or len(runs) < 2:  # nothing to compare with, or nothing to compare
             continue
         none = runs[0.0].mean("held_out", "f1")
         changes = [
@@ -154,6 +155,7 @@ def _self_training(
     results: Sequence[Mapping[str, Any]], main: Mapping[str, Runs], trained: Mapping[str, Scores]
 ) -> str:
     ends = [line["result"] for line in results if line["cell"]["part"] == "self-training"]
+    # Result files hold the text of the outcome, not the enum.
     fixed = sum(end["outcome"].startswith("converged") for end in ends)
     rounds = max((end["rounds"] for end in ends), default=0)
     parts = []

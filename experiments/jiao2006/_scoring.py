@@ -39,13 +39,13 @@ def count_found(
         >>> count_found([(0, 1), (2, 3)], [(0, 3)], alternatives=[(0, 3)])
         1
     """
-    exact = set(gold) & set(predicted)
+    exact = set(gold) & set(predicted)  # first, or an alternative could take what is theirs
     left = sorted(set(gold) - exact)
     count = len(exact)
     for start, stop in sorted((set(predicted) - exact) & set(alternatives)):
         match = next((one for one in left if one[0] < stop and start < one[1]), None)
         if match is not None:
-            left.remove(match)
+            left.remove(match)  # no mention is found twice
             count += 1
     return count
 

@@ -14,7 +14,7 @@ Where = Literal["transductive", "held_out"]
 Key = tuple[str, int, str]
 """Corpus, words of A, and unlabelled set."""
 
-SIGNIFICANT = 0.05
+SIGNIFICANT = 0.05  # of two-sided tests, not corrected for how many there are
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,7 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:
         from scipy.stats import ttest_rel
 
         t_test = float(ttest_rel(ours, theirs).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
+    # The sign test: ties say nothing, and the others fall either way with probability 1/2.
     up, down = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
     tail = sum(math.comb(up + down, k) for k in range(min(up, down) + 1)) / 2 ** (up + down)
     return Paired(statistics.fmean(gaps), spread, t_test, min(1.0, 2 * tail))
@@ -128,5 +129,6 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:
 def against_supervised(runs: Mapping[float, Scores], weight: float) -> Paired:
     """The gain of γ in F on E over γ = 0, on the seeds that have both."""
     ours, theirs = (runs[one].counts("held_out") for one in (weight, 0.0))
+    # Results may be incomplete: only what both have can be compared.
     seeds = [seed for seed in ours if seed in theirs]
     return paired([ours[seed].f1 for seed in seeds], [theirs[seed].f1 for seed in seeds])

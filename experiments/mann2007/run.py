@@ -44,7 +44,7 @@ class Config:
                 raise ValueError(f"{name}: expected 1 or more, got {getattr(self, name)}")
 
 
-ALGORITHMS = ("mann", "jiao", "autodiff")
+ALGORITHMS = ("mann", "jiao", "autodiff")  # whose growth is measured
 
 
 def cells(config: Config, seeds: Sequence[int]) -> list[dict[str, Any]]:
@@ -109,6 +109,7 @@ GRADIENTS: dict[str, Callable[..., Any]] = {"mann": _mann, "jiao": _jiao, "autod
 def _disagreement(nodes: jax.Array, edges: jax.Array) -> dict[str, float]:
     """Largest difference of each derivation from Mann's, relative to the largest entry."""
     reference = [np.asarray(part) for part in _mann(nodes, edges)]
+    # A chain of one label has gradient 0, which nothing can be divided by.
     size = max(1e-12, *(np.abs(part).max() for part in reference))
     derivations = {"jiao": _jiao, "autodiff": _autodiff, "forward-mode autodiff": _forward_mode}
     errors = {}
@@ -131,7 +132,7 @@ def _worst(errors: list[dict[str, float]]) -> dict[str, Any]:
 
 def _agreement_on_random_chains(seed: int) -> dict[str, Any]:
     rng = np.random.default_rng([2007, seed])
-    with jax.enable_x64(True):
+    with jax.enable_x64(True):  # errors of the formulas, not of float32
         errors = []
         for n, s, scale in ((1, 3, 1.0), (8, 3, 3.0), (30, 5, 1.0)):
             nodes, edges = rng.normal(size=(n, s)) * scale, rng.normal(size=(s, s)) * scale
@@ -166,6 +167,7 @@ def _agreement_on_sentences(config: Config, data: Any) -> dict[str, Any]:
     for sentence in _of_one_length(data.corpus("conll2000", "test"), config.agreement_sentences):
         chain = _chain(tagger, sentence)
         nodes, edges = np.asarray(chain.nodes), np.asarray(chain.edges)
+        # The scores of a float32 model, whose entropies are then computed in float64.
         with jax.enable_x64(True):
             arrays = (jnp.asarray(array, jnp.float64) for array in (nodes, edges))
             errors.append(_disagreement(*arrays))
@@ -218,11 +220,12 @@ def _stages(objective: Objective) -> dict[str, float]:
 def _best_seconds(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
     """Best of some rounds, each of which runs all twice."""
     best = dict.fromkeys(runs, np.inf)
-    for run in runs.values():
+    for run in runs.values():  # compiles
         jax.block_until_ready(run())
     for _ in range(rounds):
         for name, run in runs.items():
             for _ in range(2):
+                # Twice in a row: the first one finds the caches full of another's data.
                 began = time.perf_counter()
                 jax.block_until_ready(run())
                 best[name] = min(best[name], time.perf_counter() - began)
@@ -258,7 +261,7 @@ def _spans(config: Config, data: Any) -> dict[str, Any]:
     predicted = tagger.predict(sentences)
     shown, wrong_inside, wrong_outside, inside, outside = [], 0, 0, 0, 0
     for sentence, labels in zip(sentences, predicted):
-        if not len(sentence):
+        if not len(sentence):  # has no span
             continue
         ids = tagger.extractor_.transform([sentence]).ids
         start, stop, nats, sentence_nats = _most_uncertain(tagger.model_, ids, config.span_width)
@@ -304,6 +307,7 @@ def _most_uncertain(
 def _span_entropies(model: jaxseq.CRF, ids: jax.Array, n: jax.Array, width: jax.Array):
     """Entropy of the span from each position on, and of the sentence."""
     chain = model.chain(ids, length=n)
+    # Starts on padding repeat the last real one; the caller cuts them off.
     starts = jnp.minimum(jnp.arange(ids.shape[0]), n - width)
     each = jax.vmap(lambda start: jaxseq.span_entropy(chain, start, start + width))
     return each(starts), jaxseq.entropy(chain)
