@@ -431,7 +431,7 @@ class CoDL(BaseEstimator):
 
     def _run_cycles(
         self,
-        learner: HMMLearner | CRFLearner,
+        learner: Any,  # either kind: each takes its own kind of tagger
         labeller: Labeller,
         notes: CoDLNotes,
         devices: Devices,
