@@ -104,7 +104,7 @@ def _add_report(commands: argparse._SubParsersAction) -> None:
 def _add_bench(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "bench",
-        help="measure against the bars; one JSON object a line",
+        help="measure against the bars; one JSON object per line",
         description="Run benchmarks. Exit status 1 when a bar does not hold.",
     )
     names = ["all", *BENCHES]

@@ -48,7 +48,7 @@ ALGORITHMS = ("mann", "jiao", "autodiff")  # whose growth is measured
 
 
 def cells(config: Config, seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """Agreement a seed, the wall-clock ratio, growth an algorithm and axis, and spans."""
+    """Agreement per seed, the wall-clock ratio, growth per algorithm and axis, and spans."""
     listed: list[dict[str, Any]] = [{"part": "agreement", "seed": seed} for seed in seeds]
     listed.append({"part": "real agreement"})
     listed.append({"part": "ratio"})

@@ -29,7 +29,7 @@ from jaxseq.constraints._mixtures import (
 from jaxseq.constraints._penalties import corpus_violations
 from jaxseq.crf import CRFTagger
 from jaxseq.hmm import HMMTagger, check_own_mesh
-from jaxseq.parallel import PER_PROCESS, Devices, Peers, mesh_peers
+from jaxseq.parallel import PER_PROCESS, Devices
 from jaxseq.taggers import (
     Label,
     Notes,
@@ -67,13 +67,13 @@ class Labeller:
 
     Args:
         codl: whose settings count, with its `constraints_` bound.
-        sentences: unlabelled ones, of this process where the mesh spans several.
-        mesh: devices to search on, or None.
+        sentences: unlabelled ones, of this process where there are several.
+        devices: what to search on.
     """
 
-    def __init__(self, codl: CoDL, sentences: list[Any], mesh: Mesh | None = None):
+    def __init__(self, codl: CoDL, sentences: list[Any], devices: Devices):
         self._codl, self._sentences, self._constraints = codl, sentences, codl.constraints_
-        self._mesh, self._peers = mesh, mesh_peers(mesh)
+        self._devices = devices
         # The words never change: what the constraints see of them is looked up once.
         self._x = self._constraints.observe_all(sentences)
         self.lengths = np.zeros(0, np.int64)
@@ -88,7 +88,7 @@ class Labeller:
         scored = tagger._scored(self._sentences)
         self.lengths = scored.features.lengths
         k, width, x = int(self._codl.k), self._codl.width, self._x[: len(self._used)]
-        best = search_scored(scored, self._used, k, width, x, self._mesh)
+        best = search_scored(scored, self._used, k, width, x, self._devices.mesh)
         return self.weigh(best.labels, np.asarray(best.scores), best.hard[:, 0])
 
     def weigh(self, labels: np.ndarray, scores: np.ndarray, hard: np.ndarray) -> Labelling:
@@ -110,7 +110,7 @@ class Labeller:
         violated = (counts[real] > 0).sum(0).tolist()
         unmet = int((now.hard[real] > 0).sum())
         own = [int(changed), unmet, len(best), float(best.sum()), *violated]
-        totals = (sum(parts) for parts in zip(*self._peers.exchange(own)))
+        totals = (sum(parts) for parts in zip(*self._devices.peers.exchange(own)))
         changed, unmet, count, score, *violated = totals
         shares = [number / max(count, 1) for number in violated]
         return {
@@ -180,8 +180,7 @@ class CoDLNotes:
         unlabelled: list[Any],
         devices: Devices,
     ):
-        self._devices = devices
-        self._peers, self._kept = devices.peers, path is not None
+        self._devices, self._peers, self._kept = devices, devices.peers, path is not None
         if not self._kept:
             self._notes = Notes(None, ())
             return
@@ -207,9 +206,9 @@ class CoDLNotes:
 
     def load(self) -> Kept | None:
         """What the last `save` wrote of this process's sentences; None where there is nothing."""
-        with self._peers.guard():
+        with self._devices.agreeing():
             kept = self._notes.load()
-            self._peers.check_same("checkpoint: is there", kept is not None)
+            self._devices.check_same("checkpoint: is there", kept is not None)
         if kept is None:
             return None
         lengths, labels, scores, hard = (
@@ -235,14 +234,14 @@ class CoDLNotes:
         packed = {
             name: base64.b64encode(array.tobytes()).decode() for name, array in zip(DTYPES, ordered)
         }
-        with self._peers.guard():
-            if self._peers.is_first:  # one process writes, the others wait for it
+        with self._devices.agreeing():
+            if self._devices.is_first:  # one process writes, the others wait for it
                 self._notes.save({"labelling": packed, "history": history})
 
     def remove(self) -> None:
         """The job is done."""
-        with self._peers.guard():
-            if self._peers.is_first:
+        with self._devices.agreeing():
+            if self._devices.is_first:
                 self._notes.remove()
 
 
@@ -382,8 +381,7 @@ class CoDL(BaseEstimator):
             ConstraintWarning: where hard constraints cannot all be met in unlabelled sentences (of
                 this process).
         """
-        peers = mesh_peers(mesh)
-        with peers.guard():
+        with Devices.from_mesh(mesh).agreeing():
             self._check()
             devices = Devices.from_mesh(mesh, sentence_numbers)
             estimator = self.estimator.get_params(deep=False).items()
@@ -395,12 +393,12 @@ class CoDL(BaseEstimator):
                 checkpoint=self.checkpoint,
             )
             X, y, unlabelled = list(X), list(y), check_unlabelled(unlabelled)
-            learner = self._learner(X, y, unlabelled, mesh, devices)
+            learner = self._learner(X, y, unlabelled, devices)
             self.constraints_ = bound_to(
                 learner.classes, self.constraints, self.penalty, self.scheme
             )
-            peers.check_same("constraints", fingerprint(self.constraints_))
-            labeller = Labeller(self, unlabelled, mesh)
+            devices.check_same("constraints", fingerprint(self.constraints_))
+            labeller = Labeller(self, unlabelled, devices)
             notes = CoDLNotes(self.checkpoint, self._about(), X, y, unlabelled, devices)
             kept = notes.load()
         self.tagger_, self.history_ = learner.supervised(), []
@@ -410,7 +408,7 @@ class CoDL(BaseEstimator):
         # One process stops where it is; of several, none can without the others.
         deferred = nullcontext(lambda: False) if devices.is_alone else interrupts_deferred()
         with deferred as pressed, progress_bar("CoDL", self.cycles, self.progress) as tick:
-            last = self._run_cycles(learner, labeller, notes, kept, peers, pressed, tick)
+            last = self._run_cycles(learner, labeller, notes, devices, pressed, tick, kept)
         if not self.interrupted_:
             notes.remove()
         if last is not None:
@@ -423,28 +421,23 @@ class CoDL(BaseEstimator):
         return self.outcome_ is Outcome.INTERRUPTED
 
     def _learner(
-        self,
-        X: list[Any],
-        y: list[Any],
-        unlabelled: list[Any],
-        mesh: Mesh | None,
-        devices: Devices,
+        self, X: list[Any], y: list[Any], unlabelled: list[Any], devices: Devices
     ) -> HMMLearner | CRFLearner:
         keep = None if self.pool else float(self.keep)
         if isinstance(self.estimator, HMMTagger):
-            return HMMLearner(self.estimator, X, y, unlabelled, keep, mesh, devices)
-        check_own_mesh(mesh, "; with an HMMTagger it may have them")
+            return HMMLearner(self.estimator, X, y, unlabelled, keep, devices.mesh, devices)
+        check_own_mesh(devices.mesh, "; with an HMMTagger it may have them")
         return CRFLearner(self.estimator, X, y, unlabelled, keep)
 
     def _run_cycles(
         self,
-        learner: HMMLearner | CRFLearner,
+        learner: Any,  # either kind: each takes its own kind of tagger
         labeller: Labeller,
         notes: CoDLNotes,
-        kept: Kept | None,
-        peers: Peers,
+        devices: Devices,
         pressed: Callable[[], bool],
         tick: Callable[[int, int], None],
+        kept: Kept | None,
     ) -> Labelling | None:
         """Label and learn until one of the ends; the labelling that the last cycle learnt from."""
         last, first = None, self.tagger_
@@ -456,25 +449,21 @@ class CoDL(BaseEstimator):
                 raise KeyboardInterrupt  # nothing better than the notes is there to return
             self.tagger_, self.history_ = tagger, kept.history
 
-        def stopped() -> bool:
-            return any(peers.exchange(bool(pressed())))
-
         try:
             while len(self.history_) < self.cycles:
-                with peers.guard():
+                with devices.agreeing():
                     labelling = labeller(self.tagger_)
-                if stopped():
+                if devices.any(pressed()):
                     return last
-                same = last is not None and labelling.teaches_the_same_as(last)
-                if all(peers.exchange(same)):
+                if devices.all(last is not None and labelling.teaches_the_same_as(last)):
                     self.outcome_ = Outcome.FIXED_POINT
                     return last
-                if not any(peers.exchange(bool(labelling.weights.any()))):
+                if not devices.any(labelling.weights.any()):
                     raise ValueError(
                         "unlabelled: expected a sentence that the model gives a labelling, got none"
                     )
                 tagger = learner.learn(first, labelling.labels, labelling.weights)
-                if tagger.interrupted_ or stopped():
+                if tagger.interrupted_ or devices.any(pressed()):
                     return last
                 history = [*self.history_, labeller.history_entry(labelling, last)]
                 # In one line: Ctrl-C then leaves one complete cycle or the next.
@@ -482,7 +471,7 @@ class CoDL(BaseEstimator):
                 notes.save(labelling, labeller.lengths, history)
                 tick(len(history), history[-1]["changed"])
         except KeyboardInterrupt:
-            if peers.count > 1:
+            if not devices.is_alone:
                 raise  # the second Ctrl-C: the other processes are still at work
             return last
         self.outcome_ = Outcome.MAX_ROUNDS

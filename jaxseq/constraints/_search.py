@@ -174,8 +174,8 @@ class Labellings(NamedTuple):
 
 
 def _charge(
-    constraints: Constraints, number: int, counts: Array, scores: Array, hard: Array | None
-) -> tuple[Array, Array | None]:
+    constraints: Constraints, number: int, counts: Array, scores: Array, hard: Any
+) -> tuple[Array, Any]:  # an array, or None where no constraint is hard
     """Scores and hard violations after so many violations of a constraint."""
     if constraints.hard[number]:
         assert hard is not None
