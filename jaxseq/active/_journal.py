@@ -216,6 +216,7 @@ def _insert(database: sqlite3.Connection, events: Iterable[dict[str, Any]]) -> N
 
 def _digest(model: Path) -> str:
     arrays = model / ARRAYS
+    # Of the weights alone: the description beside them has a checksum of its own.
     return hashlib.sha256(arrays.read_bytes()).hexdigest() if arrays.is_file() else ""
 
 

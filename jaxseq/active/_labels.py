@@ -187,7 +187,7 @@ class KnownLabels:
 
     def _impossible(self, allowed: np.ndarray, sentences: np.ndarray) -> np.ndarray:
         """Which of the sentences have no legal labelling among the labels allowed."""
-        if self._legal is None or not len(sentences):
+        if self._legal is None or not len(sentences):  # without a scheme every path is legal
             return np.zeros(len(sentences), bool)
         step, start, stop = (np.asarray(array) for array in self._legal)
         lengths, begins = self._lengths[sentences], self._starts[sentences]

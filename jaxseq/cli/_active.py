@@ -208,7 +208,7 @@ def read_pool(options: argparse.Namespace, like: Corpus, needed: Sequence[str]) 
     Returns:
         At least one sentence.
     """
-    if options.pool_format == "plain":
+    if options.pool_format == "plain":  # words alone: no columns to be named
         return _read_plain(options, needed)
     named = argparse.Namespace(**{**vars(options), "unlabelled": [options.pool]})
     sentences = read_unlabelled(named, like, needed)
@@ -369,7 +369,7 @@ def _write(
     try:
         learner.begin(corpora.pool, labels, sorted(classes), folder=folder)
         write_corpora(folder, corpora)
-        os.replace(folder, out)
+        os.replace(folder, out)  # an empty folder there is replaced
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -391,7 +391,7 @@ TASKS, CONFIG, LINES = "tasks.json", "labels.xml", "queries.jsonl"
 def _run_query(options: argparse.Namespace) -> int:
     if options.count is not None and options.count < 1:
         raise ValueError(f"--count: expected 1 or more, got {options.count}")
-    say = (lambda _: None) if options.json else print
+    say = (lambda _: None) if options.json else print  # one JSON object and nothing else
     with opened(options.folder) as run:
         queries = run.next_queries(say)[: options.count]
         status = run.learner.status()
@@ -470,7 +470,7 @@ def _run_status(options: argparse.Namespace) -> int:
 
 def _run_train(options: argparse.Namespace) -> int:
     with opened(options.folder) as run:
-        run.train(full=True)
+        run.train(full=True)  # who calls this wants a model to use
         tell(run.report(), options.json, [line_on_training(run)])
     return 0
 
@@ -481,8 +481,8 @@ CHANGES = ("l1", "l2", "max_iterations", "weights", "cores")  # where not set, t
 def _run_finish(options: argparse.Namespace) -> int:
     options_set = {name: getattr(options, name) for name in CHANGES}
     changes = {name: value for name, value in options_set.items() if value is not None}
-    run = looked_at(options.folder)
-    require_model_place(options.out)
+    run = looked_at(options.folder)  # without the lock: the run may go on meanwhile
+    require_model_place(options.out)  # before the training, which may take long
     with naming_options(changes):
         tagger = run.learner.refit(**changes)
     tagger.save(options.out)

@@ -221,6 +221,7 @@ class ActiveRun:
         if self.corpora.dev and tagger is not None:
             measured = span_scores(self.corpora.dev_labels, tagger.predict(self.corpora.dev))
             scores["dev_accuracy"] = measured.accuracy
+            # An F1 of 0 beside an accuracy of 1 would be taken for a failure.
             if measured.overall.gold or measured.overall.predicted:  # labels of phrases
                 scores["dev_f1"] = measured.overall.f1
         return scores
@@ -274,7 +275,7 @@ def looked_at(folder: str) -> ActiveRun:
 
 def _folder(name: str) -> Path:
     path = Path(name)
-    if not path.is_dir():
+    if not path.is_dir():  # a misspelt name must not make a folder
         raise ValueError(f"{name}: expected a folder of jaxseq active start, there is none")
     return path
 

@@ -156,6 +156,7 @@ def assign_keys(labels: Sequence[str]) -> dict[str, str]:
         >>> assign_keys(["B-NP", "N", "O"])
         {'1': 'B-NP', 'N': 'N', 'O': 'O'}
     """
+    # A label that is one letter keeps that key, whatever comes before it.
     own = {label for label in labels if label in KEYS and label and label not in COMMANDS}
     free = iter([key for key in KEYS if key not in COMMANDS and key not in own])
     keys: dict[str, str] = {}
@@ -218,9 +219,10 @@ def keyboard(several: bool) -> Iterator[Keys | Lines]:
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:
-        tty.setcbreak(descriptor)
+        tty.setcbreak(descriptor)  # keys come without Enter, and Ctrl-C still interrupts
         yield Keys(descriptor)
     finally:
+        # Also after an error, or the shell would echo nothing afterwards.
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
@@ -389,7 +391,7 @@ class Annotator:
                 break
             self.screen.say("training")
             self.run.train()
-            self.read_key.forget()
+            self.read_key.forget()  # keys typed during the training answer nothing
             self.screen.say(
                 "\n".join([line_on_training(self.run), *report_lines(self.run.report())])
             )
@@ -444,7 +446,7 @@ class Annotator:
             except ValueError as error:  # a label that the scheme does not allow there
                 self.screen.say(str(error))
                 return session
-            self.kept.add((answer.sentence, answer.position))
+            self.kept.add((answer.sentence, answer.position))  # it is on the disk
         if message:
             self.screen.say(message)
         return following
@@ -477,7 +479,6 @@ def add_annotate(subparsers: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-
     with opened(options.folder) as run:
         keys = assign_keys(run.classes)
         with keyboard(several=len(keys) < len(run.classes)) as read_key:
