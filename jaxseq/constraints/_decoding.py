@@ -33,6 +33,17 @@ class ConstraintWarning(UserWarning):
     """Some sentences have no labelling that satisfies all hard constraints.
 
     They get one with the fewest violations.
+
+    Example:
+        >>> import jaxseq, math, warnings
+        >>> from jaxseq.constraints import EndsWith, Penalised, StartsWith
+        >>> tagger = jaxseq.CRFTagger(["word[0]"]).fit([["a", "b"]], [["A", "B"]])
+        >>> rules = StartsWith(["A"]), EndsWith(["B"])  # of one word
+        >>> both = [Penalised(rule, math.inf) for rule in rules]
+        >>> with warnings.catch_warnings(record=True, action="always") as caught:
+        ...     _ = tagger.predict([["a"]], constraints=both)
+        >>> [warning.category.__name__ for warning in caught]
+        ['ConstraintWarning']
     """
 
 

@@ -308,7 +308,7 @@ class CRFTagger(SequenceTagger):
 
     def _scored(self, X: Iterable[Any]) -> ScoredSentences:
         check_is_fitted(self, "model_")
-        sentences = list(check_sentences(X))
+        sentences = list(check_sentences(X))  # read twice: for features, and by constraints
         return ScoredSentences(self.model_, self.extractor_.transform(sentences), sentences)
 
     # ---------------------------------------------------------------------------- inspection
@@ -357,6 +357,7 @@ class CRFTagger(SequenceTagger):
         model, (features, arrays) = self.model_, self.extractor_.state()
         arrays = {f"{FEATURES}{name}": np.ascontiguousarray(a) for name, a in arrays.items()}
         weights = np.asarray(model.weights)
+        # Most weights are 0 where only observed pairs are learnt, or with l1.
         places = np.flatnonzero(weights)
         if len(places) < SPARSE * weights.size:
             arrays["weight_places"] = places.astype(np.int64)

@@ -225,7 +225,7 @@ class HMMTagger(SequenceTagger):
 
     def _scored(self, X: Iterable[Any]) -> ScoredSentences:
         check_is_fitted(self, "model_")
-        sentences = list(check_sentences(X))
+        sentences = list(check_sentences(X))  # read twice: for words, and by constraints
         words, lengths = read_words(sentences, self.column)
         features = features_of(numbers_of(words, self.vocabulary_), lengths)
         return ScoredSentences(conditional_of(self.model_), features, sentences)
@@ -235,6 +235,7 @@ class HMMTagger(SequenceTagger):
             return scored.best_labels(mesh)
         if self.decoding == "max_marginal":
             marginals = scored.marginals(mesh)
+            # All are 0 where the sentence is impossible, and argmax would name the first label.
             return np.where(marginals.sum(1) > 0, marginals.argmax(1), -1)
         raise ValueError(
             f"decoding: expected 'viterbi' or 'max_marginal', got {self.decoding!r:.60}"
@@ -257,7 +258,7 @@ class HMMTagger(SequenceTagger):
     def settings_to_json(self) -> dict[str, Any]:
         """The parameters, as JSON can hold them."""
         settings = super().settings_to_json()
-        settings["frozen"] = list(settings["frozen"])
+        settings["frozen"] = list(settings["frozen"])  # JSON has no tuples
         if self.classes is not None:
             settings["classes"] = [str(label) for label in self.classes]
         return settings
@@ -290,7 +291,8 @@ class HMMTagger(SequenceTagger):
         for (name, array), shape, axis in zip(families.items(), shapes, EVENT_AXES):
             if array.shape != shape:
                 raise ValueError(f"{name}: expected shape {list(shape)}, got {list(array.shape)}")
-            sums = array.sum(axis, dtype=np.float64)
+            sums = array.sum(axis, dtype=np.float64)  # of many words, more exact than the array
+            # At weight 1 a label may occur nowhere: then its probabilities are all 0.
             sound = (np.abs(sums - 1) < LARGEST_DEVIATION) | (sums == 0)
             if (array < 0).any() or not sound.all():
                 raise ValueError(
