@@ -234,10 +234,12 @@ class CRFTagger(SequenceTagger):
             term = EntropyTerm.from_arguments(entropy_weight, entropy_gradient)
             check_vocabulary(vocabulary)
             if not devices.is_alone:
-                pieces = term.pieces(plan.settings.max_iterations)
+                weight = term.weight  # a schedule is compared by its values: functions differ
+                if callable(weight):
+                    weight = term.pieces(plan.settings.max_iterations)
                 devices.check_settings(
                     self.settings_to_json(),
-                    {"entropy_weight": pieces, "entropy_gradient": entropy_gradient},
+                    {"entropy_weight": weight, "entropy_gradient": entropy_gradient},
                     {"vocabulary": vocabulary},
                     unlabelled=unlabelled,
                     warm_start_from=warm_start_from,
