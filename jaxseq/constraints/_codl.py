@@ -45,12 +45,12 @@ from jaxseq.hmm import (
     HMMTagger,
     Multinomials,
     check_own_mesh,
-    hmm_plan_of,
     known_counts,
-    numbers_of,
+    make_hmm_plan,
     read_hmm_data,
     read_words,
     search_hmm,
+    word_numbers,
 )
 from jaxseq.lattice import is_concrete
 from jaxseq.parallel import Peers, mesh_peers
@@ -690,7 +690,7 @@ class HMMLearner:
         together = together or Together.alone()
         self._estimator, self._keep, self._sentences = estimator, keep, (X, y)
         self._shared = {"mesh": mesh, "sentence_numbers": together.numbers}
-        plan = hmm_plan_of(fresh(estimator), mesh)
+        plan = make_hmm_plan(fresh(estimator), mesh)
         self._plan = plan if keep is not None else replace(plan, vocabulary="all")
         data = read_hmm_data(X, y, others, self._plan, together)
         self._data = replace(data, unlabelled=None)
@@ -698,7 +698,7 @@ class HMMLearner:
         words, self._lengths = read_words(others, plan.column)
         if not together.total(int(self._lengths.sum())):
             raise ValueError(NO_TOKENS)
-        self._words = numbers_of(words, data.vocabulary)
+        self._words = word_numbers(words, data.vocabulary)
         all_known = all(together.peers.exchange(data.labelled.is_labelled))
         if keep is None and not all_known:
             raise ValueError(
