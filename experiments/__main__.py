@@ -146,6 +146,7 @@ def _run(args: argparse.Namespace, papers: Path) -> int:
     from experiments._run import run_plans
     from experiments.data import data_folder
 
+    # All plans are made, and so checked, before the first one runs.
     seeds = None if args.seeds is None else as_seeds(args.seeds, "--seeds")
     data = data_folder(args.data)
     plans = [

@@ -42,12 +42,13 @@ def read_config(path: Path, preset: str, schema: type) -> tuple[Any, tuple[int, 
     if preset in MORE_PRESETS and preset not in tables:
         raise ValueError(f"{path}: expected a table preset.{preset}, found none")
     known = {field.name for field in dataclasses.fields(schema)} | {SEEDS}
+    # Every preset is checked, not only this one: a slip in "paper" would show after days.
     for name, table in tables.items():
         for key in table:
             if key not in known:
                 place = f"{path}: {'' if name == 'default' else 'preset.'}{name}.{key}"
                 raise ValueError(f"{place}: expected one of {', '.join(sorted(known))}")
-    values = tables["default"] | tables.get(preset, {})
+    values = tables["default"] | tables.get(preset, {})  # a preset replaces single keys
     seeds = as_seeds(values.pop(SEEDS, 1), f"{path}: {SEEDS}")
     return build_config(schema, values, str(path)), seeds
 
@@ -106,6 +107,7 @@ def as_seeds(value: object, place: str) -> tuple[int, ...]:
             raise wrong
         numbers = [int(part) for part in parts]
         value = numbers if "," in value else numbers[0]
+    # True is an int as well, and would be one seed.
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return tuple(range(value))
     if not isinstance(value, list) or not value:
@@ -119,16 +121,16 @@ def _read_tables(path: Path) -> dict[str, Values]:
     """``default``, and the presets that are there."""
     try:
         with open(path, "rb") as file:
-            found = tomllib.load(file)
+            content = tomllib.load(file)
     except FileNotFoundError:
         raise ValueError(f"{path}: expected this file, found none") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: expected TOML: {error}") from None
-    for key in found:
+    for key in content:
         if key not in ("default", "preset"):
             raise ValueError(f"{path}: {key}: expected the tables default and preset only")
-    presets = found.get("preset", {})
-    tables = {"default": found.get("default"), **(presets if isinstance(presets, dict) else {})}
+    presets = content.get("preset", {})
+    tables = {"default": content.get("default"), **(presets if isinstance(presets, dict) else {})}
     for name, table in tables.items():
         if name not in ALL_PRESETS or (name == "default" and "default" in presets):
             raise ValueError(f"{path}: preset.{name}: expected preset.smoke and preset.paper only")
@@ -142,7 +144,7 @@ def _checked(hint: Any, value: Any, place: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     wrong = ValueError(f"{place}: expected {getattr(hint, '__name__', hint)}, got {value!r}")
     if origin in (typing.Union, types.UnionType):
-        for one in arguments:
+        for one in arguments:  # the first that fits, in the order of the annotation
             try:
                 return _checked(one, value, place)
             except ValueError:
@@ -159,7 +161,7 @@ def _checked(hint: Any, value: Any, place: str) -> Any:
         if not isinstance(value, dict):
             raise wrong
         return {key: _checked(arguments[1], one, f"{place}.{key}") for key, one in value.items()}
-    if hint is float and type(value) is int:
+    if hint is float and type(value) is int:  # TOML writes 1 where 1.0 is meant
         return float(value)
     if hint in (bool, int, float, str, types.NoneType) and type(value) is not hint:
         raise wrong

@@ -21,12 +21,12 @@ def use_device(name: str | None) -> dict[str, object]:
         >>> use_device("cpu")["platform"]
         'cpu'
     """
-    import jax
+    import jax  # as late as this: listing papers needs none of it
 
     try:
         devices = jax.devices(name)
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0]  # the others list all backends that were tried
         raise ValueError(
             f"--device: expected a device that is here, got {name}: {reason}"
         ) from None

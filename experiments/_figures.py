@@ -63,11 +63,12 @@ def draw(figure: Figure, theme: str, form: str) -> bytes:
     style: Any = {**matplotlib.rcParamsDefault, **_style(theme)}
     with matplotlib.rc_context(style):
         canvas = Canvas(figsize=figure.size, layout="constrained")
-        FigureCanvasAgg(canvas)
+        FigureCanvasAgg(canvas)  # by hand: pyplot would keep state, and want a display
         try:
             figure.draw(canvas)
         except Exception as error:
             raise PaperError(f"figure {figure.name} failed: {error}") from error
+        # The date and the version would make other bytes of the same picture.
         metadata = {"Date": None} if form == "svg" else {"Software": None}
         canvas.savefig(output, format=form, dpi=160, metadata=metadata)
     return output.getvalue()

@@ -17,11 +17,12 @@ def describe(papers: Path, data: Path | None) -> str:
         papers: the folder of the papers.
         data: the data folder, if there is one.
     """
-    here = discover(papers)
-    titles = KNOWN | {name: paper.title for name, paper in here.items()}
+    present = discover(papers)
+    titles = KNOWN | {name: paper.title for name, paper in present.items()}
     lines = ["papers (run NAME)"]
     lines += _columns(
-        (name, "here" if name in here else "not here yet", title) for name, title in titles.items()
+        (name, "here" if name in present else "not here yet", title)
+        for name, title in titles.items()
     )
     lines += ["", f"corpora ({data or 'no folder: --data DIR or JAXSEQ_DATA'})"]
     lines += _columns(

@@ -27,12 +27,12 @@ def only_one(folder: Path) -> Iterator[None]:
     if fcntl is None:
         yield
         return
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY)  # a folder can be locked like a file
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # says no rather than wait
         except BlockingIOError:
             raise ValueError(f"{folder}: another run is at work here") from None
         yield
     finally:
-        os.close(handle)
+        os.close(handle)  # which unlocks, too

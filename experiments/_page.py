@@ -54,7 +54,9 @@ def as_page(title: str, markdown: str, pictures: Pictures) -> str:
     """
     from markdown_it import MarkdownIt
 
+    # Text of corpora ends up in here: HTML in it must stay text.
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    # A wide table scrolls by itself; the page must not scroll sideways on a telephone.
     parser.add_render_rule("table_open", lambda *_: '<div class="scroll"><table>\n')
     parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
     tokens = parser.parse(markdown)
@@ -77,13 +79,13 @@ def _lift_pictures(parser: Any, tokens: list[Any], pictures: Pictures) -> None:
         children = token.children or []
         if token.type != "inline" or len(children) != 1 or children[0].type != "image":
             continue
-        found = pictures(str(children[0].attrGet("src")))
-        if found is None:
+        picture = pictures(str(children[0].attrGet("src")))
+        if picture is None:
             continue
         # A figure may not stand in a paragraph, whose two ends are hidden instead of removed.
         tokens[index - 1] = tokens[index + 1] = Token("text", "", 0)
         caption = parser.renderer.renderInlineAsText(children[0].children, parser.options, {})
-        tokens[index] = Token("picture", "", 0, content=_figure(found, caption))
+        tokens[index] = Token("picture", "", 0, content=_figure(picture, caption))
 
 
 def _figure(picture: tuple[bytes, bytes], caption: str) -> str:

@@ -144,17 +144,19 @@ def choose(names: Sequence[str], papers: Path = HERE) -> list[Paper]:
         Traceback (most recent call last):
         ValueError: NAME: expected all or one of jiao2006, mann2007, ... got 'mannn2007'
     """
-    here = discover(papers)
+    present = discover(papers)
     chosen: dict[str, Paper] = {}
     for name in names:
         if name == "all":
-            chosen |= here
-        elif name in here:
-            chosen[name] = here[name]
+            chosen |= present
+        elif name in present:
+            chosen[name] = present[name]
         elif name in KNOWN:
-            raise ValueError(f"NAME: {name} is not here yet; here now: {', '.join(here) or 'none'}")
+            raise ValueError(
+                f"NAME: {name} is not here yet; here now: {', '.join(present) or 'none'}"
+            )
         else:
-            known = ", ".join(dict.fromkeys([*KNOWN, *here]))
+            known = ", ".join(dict.fromkeys([*KNOWN, *present]))
             raise ValueError(f"NAME: expected all or one of {known}, got {name!r}")
     if not chosen:
         raise ValueError(

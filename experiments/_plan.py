@@ -111,7 +111,7 @@ def _cells(paper: Paper, cells: Any, config: Any, seeds: tuple[int, ...]) -> lis
 
 def _check_writable(folder: Path) -> None:
     """ValueError if a file stands where the folder or one above it should be."""
-    for path in (folder, *folder.parents):
+    for path in (folder, *folder.parents):  # the nearest that exists decides
         if path.is_dir():
             return
         if path.exists():

@@ -18,6 +18,7 @@ def double_precision() -> Iterator[None]:
         ...     jnp.zeros(1).dtype.name
         'float64'
     """
+    # The configuration of the process: worker threads of jaxseq read it as well.
     before = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
     jax.config.update("jax_enable_x64", True)
     try:

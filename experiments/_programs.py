@@ -26,5 +26,5 @@ def forget_programs(most: int = MOST_MAPS) -> bool:
     if not MAPS.exists() or MAPS.read_bytes().count(b"\n") <= most:
         return False
     jax.clear_caches()
-    gc.collect()
+    gc.collect()  # programs are in reference cycles, and would stay mapped
     return True

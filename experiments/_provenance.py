@@ -57,20 +57,20 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     """
     path = folder / FILE
     try:
-        found = json.loads(path.read_text("utf-8"))
+        provenance = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise ValueError(f"{path}: expected this file beside the results, found none") from None
     except ValueError as error:
         raise ValueError(f"{path}: expected JSON: {error}") from None
-    if not isinstance(found, dict) or not {"plan", "runs"} <= found.keys():
+    if not isinstance(provenance, dict) or not {"plan", "runs"} <= provenance.keys():
         raise ValueError(f"{path}: expected the keys plan and runs")
-    return found
+    return provenance
 
 
 def check_same_plan(folder: Path, plan: dict[str, Any]) -> None:
     """ValueError, with the first difference, if results were made by another plan."""
     old = read_provenance(folder)["plan"]
-    new = json.loads(json.dumps(plan))
+    new = json.loads(json.dumps(plan))  # tuples become lists, as in the file
     difference = _difference(old, new, "")
     if difference is not None:
         raise ValueError(f"{folder / FILE}: {difference}; use the same options, or another --out")
@@ -80,21 +80,21 @@ def _difference(old: Any, new: Any, place: str) -> str | None:
     """Where two values of JSON first differ, in words."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in dict.fromkeys([*old, *new]):
-            found = _difference(old.get(key), new.get(key), f"{place}.{key}".lstrip("."))
-            if found is not None:
-                return found
+            difference = _difference(old.get(key), new.get(key), f"{place}.{key}".lstrip("."))
+            if difference is not None:
+                return difference
         return None
     return None if old == new else f"results were made with {place} = {old!r}, this run has {new!r}"
 
 
 def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+    versions: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found
+            versions[name] = version(name)
+        except PackageNotFoundError:  # an extra that is not installed
+            versions[name] = None
+    return versions
 
 
 def _commit() -> tuple[str | None, bool | None]:

@@ -54,23 +54,24 @@ def write_report(out: Path, papers: Path, preset: str | None = None) -> Path:
         PaperError: when the code of a paper's ``report.py`` fails.
     """
     presets = ALL_PRESETS if preset is None else (preset,)
-    found = [
+    parts = [
         _make_part(paper, one, out / paper.name / one)
         for paper in discover(papers).values()
         for one in presets
         if (out / paper.name / one / RESULTS).is_file()
     ]
-    if not found:
+    if not parts:
         of_preset = f" of preset {preset}" if preset else ""
         raise ValueError(
             f"{out}: expected results{of_preset}, found none; python -m experiments run makes them"
         )
-    figures = {part.address(figure): figure for part in found for figure in part.section.figures}
+    figures = {part.address(figure): figure for part in parts for figure in part.section.figures}
+    # Everything is drawn before anything is written: a failure leaves the old report whole.
     pictures = {
         name: (draw(one, "light", "svg"), draw(one, "dark", "svg")) for name, one in figures.items()
     }
     files = {name: draw(figure, "light", "png") for name, figure in figures.items()}
-    markdown = f"# {TITLE}\n\n" + "\n".join(map(_as_markdown, found))
+    markdown = f"# {TITLE}\n\n" + "\n".join(map(_as_markdown, parts))
     page = as_page(TITLE, markdown, pictures.get)
     if files:
         (out / FIGURES).mkdir(exist_ok=True)
@@ -89,6 +90,7 @@ def _make_part(paper: Paper, preset: str, folder: Path) -> _Part:
     )
     expected = _read_expected(paper.folder / "expected.toml")
     report = paper.load_report().report
+    # Code of a paper may fail in any way; the message must say whose it was.
     try:
         section = report(results, expected, config)
     except Exception as error:
@@ -143,8 +145,8 @@ def _placed(part: _Part) -> str:
         return _image(part, figure)
 
     text = re.sub(r"^!\[\]\(([\w-]+)\)$", image, part.section.markdown, flags=re.MULTILINE)
-    rest = [_image(part, figure) for name, figure in figures.items() if name not in placed]
-    return "\n\n".join([text.strip(), *rest]) + "\n"
+    last = [_image(part, figure) for name, figure in figures.items() if name not in placed]
+    return "\n\n".join([text.strip(), *last]) + "\n"
 
 
 def _image(part: _Part, figure: Figure) -> str:

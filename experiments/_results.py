@@ -50,15 +50,15 @@ class Results:
         Raises:
             ValueError: with the file and the line, for one that is not JSON or not of the plan.
         """
-        found = _numbered(self.path) if self.path.exists() else []
-        for number, (text, line) in enumerate(found, 1):
+        lines = _numbered(self.path) if self.path.exists() else []
+        for number, (text, line) in enumerate(lines, 1):
             key = cell_key(line["cell"])
             if key not in self._order:
                 raise ValueError(
                     f"{self.path}:{number}: expected a cell of this run, found {key}; "
                     "use the same options, or another --out"
                 )
-            self._lines[key] = text
+            self._lines[key] = text  # as it stands there, to the byte
 
     def add(self, cell: Cell, line: dict[str, Any]) -> None:
         """Write the line of a cell.
@@ -68,6 +68,7 @@ class Results:
         """
         key = cell_key(cell)
         self._lines[key] = as_json({"cell": cell, **line}, f"result of cell {key}")
+        # In the order of the plan, whatever the order in which processes end.
         text = "".join(f"{self._lines[key]}\n" for key in self._order if key in self._lines)
         write_whole(self.path, text)
 
@@ -96,7 +97,7 @@ def cell_key(cell: Cell) -> str:
     """
     if not isinstance(cell, (str, dict)):
         raise ValueError(f"cells: expected strings or dicts, got {cell!r}")
-    return as_json(cell, "cells", sort_keys=True)
+    return as_json(cell, "cells", sort_keys=True)  # hashable, which a dict is not
 
 
 def as_json(value: object, place: str, *, sort_keys: bool = False) -> str:

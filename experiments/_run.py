@@ -53,7 +53,7 @@ def run_one(paper: Paper, config: Any, cell: Cell, data: Data) -> Line:
     """
     run_cell = paper.load_run().run_cell
     forget_programs()
-    data.take_used()
+    data.take_used()  # what an earlier cell used is no business of this one
     began = time.perf_counter()
     place = f"{paper.name}: cell {cell_key(cell)}"
     try:
@@ -77,7 +77,7 @@ def _run_plan(plan: Plan, jobs: int, device: str | None, described: dict[str, ob
     record(plan.folder, plan.as_json(), this_run(described, done_before))
     with _progress(plan.paper.name, plan.results.planned, done_before) as advance:
         for cell, line in _run_cells(plan, missing, jobs, device):
-            plan.results.add(cell, line)
+            plan.results.add(cell, line)  # at once: what is done survives a crash of the next
             advance()
 
 
@@ -85,7 +85,7 @@ def _run_cells(
     plan: Plan, cells: Sequence[Cell], jobs: int, device: str | None
 ) -> Iterator[tuple[Cell, Line]]:
     """Cells with their lines, as they are done."""
-    if min(jobs, len(cells)) > 1:
+    if min(jobs, len(cells)) > 1:  # a process for a single cell would only start slowly
         from experiments._workers import run_in_processes
 
         yield from run_in_processes(plan, cells, jobs, device)

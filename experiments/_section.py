@@ -41,6 +41,7 @@ class Figure:
     size: tuple[float, float] = (7.0, 4.2)
 
     def __post_init__(self) -> None:
+        # It becomes the name of a file on any system, and a part of an address.
         if not self.name or not all(c.isascii() and (c.isalnum() or c in "-_") for c in self.name):
             raise ValueError(f"name: expected letters, digits, - and _, got {self.name!r}")
 
@@ -88,6 +89,7 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> s
     for number, row in enumerate(rows, 1):
         if len(row) != len(header):
             raise ValueError(f"row {number}: expected {len(header)} cells, got {len(row)}")
+        # A bar or a line end would end the cell.
         lines.append([str(cell).replace("|", "\\|").replace("\n", " ") for cell in row])
     text = [f"| {' | '.join(line)} |" for line in lines]
     text[1] = f"|{'|'.join(lines[1])}|"
@@ -106,4 +108,5 @@ def mean_and_spread(values: Sequence[float], digits: int = 1) -> str:
     if not all(map(math.isfinite, values)):
         raise ValueError(f"values: expected finite numbers, got {list(values)}")
     mean = f"{statistics.fmean(values):.{digits}f}"
+    # The sample's, since seeds are a sample: divided by n − 1.
     return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean

@@ -67,7 +67,7 @@ def run_in_processes(
     Raises:
         PaperError: when a cell fails or its process dies; the others are stopped.
     """
-    waiting = list(reversed(cells))
+    waiting = list(reversed(cells))  # taken from the end, in the order of the plan
     workers: dict[Connection, _Worker] = {}
     try:
         for _ in range(min(jobs, len(cells))):
@@ -86,7 +86,7 @@ def run_in_processes(
                 if cell is not None:
                     yield cell, line
     finally:
-        for worker in workers.values():
+        for worker in workers.values():  # also after an error or Ctrl-C in this process
             worker.process.terminate()
 
 
@@ -96,7 +96,7 @@ def _start(plan: Plan, device: str | None) -> _Worker:
     process = context.Process(
         target=_work,
         args=(theirs, plan.paper, plan.config_values, plan.sources, device),
-        daemon=True,
+        daemon=True,  # the interpreter's end is theirs, too
     )
     process.start()
     theirs.close()  # or the end of the process would go unnoticed
@@ -119,7 +119,7 @@ def _work(
     while True:
         try:
             cell = json.loads(pipe.recv_bytes())
-        except EOFError:
+        except EOFError:  # nothing more to do
             return
         try:
             answer = {"line": run_one(paper, config, cell, data)}
@@ -133,4 +133,4 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
-        os._exit(1)
+        os._exit(1)  # no clean-up: the main thread may be inside XLA

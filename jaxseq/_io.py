@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -20,8 +20,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
-
-from jaxseq._runtime import Outcome
 
 
 @contextmanager
@@ -47,11 +45,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
+        # Contents first: a name that is on the disk before them could be that of an empty file.
         sync_file(temporary)
         os.replace(temporary, path)
-        sync_folder(path.parent)
+        sync_folder(path.parent)  # and now the name
     except OSError as error:
-        if error.errno is None:
+        if error.errno is None:  # of a library, with a message of its own
             raise
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
     finally:
@@ -84,6 +83,7 @@ def as_os_error(error: Exception, path: str | os.PathLike[str]) -> OSError:
         >>> as_os_error(Exception("I/O error: No space left on device (os error 28)"), "state")
         OSError(28, 'No space left on device')
     """
+    # safetensors is written in Rust, which names the error of the system at the end.
     number = re.search(r"\(os error (\d+)\)", str(error))
     if number is None:
         return OSError(f"{os.fspath(path)}: cannot be written: {error}")
@@ -92,7 +92,7 @@ def as_os_error(error: Exception, path: str | os.PathLike[str]) -> OSError:
 
 Tree = TypeVar("Tree")
 
-STORE_FORMAT = "jaxseq checkpoint 3"
+FORMAT = "jaxseq checkpoint 1"
 """Of the files of a `SearchStore`; in their metadata, so that others are not taken for ours."""
 
 MODULUS = 1 << 256
@@ -125,12 +125,39 @@ class Fingerprint:
         """
         for part in parts:
             if isinstance(part, np.ndarray | jax.Array):
+                # The same bytes may be another array: of another type, or another shape.
                 array = np.asarray(part)
                 self._update(f"{array.dtype.str}{array.shape}".encode())
                 self._update(np.ascontiguousarray(array).tobytes())
             else:
                 self._update(plain_text(part).encode("utf-8", "surrogatepass"))
         return self
+
+    def add_unordered(
+        self,
+        lengths: np.ndarray,
+        *columns: np.ndarray | None,
+        weights: np.ndarray | None = None,
+        devices: Agreement | None = None,
+    ) -> Fingerprint:
+        """Take in sentences, of all processes, in a way that their order does not change.
+
+        Args:
+            lengths: tokens of each.
+            columns: arrays [tokens, …] of all sentences, one after another.
+            weights: how much each sentence counts; None for 1.
+            devices: the processes, which call this together.
+        """
+        weights = np.ones(len(lengths)) if weights is None else np.asarray(weights, float)
+        total = 0
+        for end, length, weight in zip(np.cumsum(lengths).tolist(), lengths.tolist(), weights):
+            digest = hashlib.sha256(repr((length, float(weight))).encode())
+            for column in columns:
+                digest.update(b"-" if column is None else column[end - length : end].tobytes())
+            total += int.from_bytes(digest.digest(), "big")
+        # Modulo a digest's size, so that it is as long whatever the number of sentences.
+        total = (_Alone() if devices is None else devices).total(total % MODULUS) % MODULUS
+        return self.add(f"{total:x}")
 
     def _update(self, data: bytes) -> None:
         # With its length, so that the end of one part is not taken for the start of the next.
@@ -150,12 +177,10 @@ def plain_text(part: Any) -> str:
 
     Example:
         >>> plain_text({"scheme": None, "labels": {"V", "N"}})
-        "{'scheme':None,'labels':{'N','V'}}"
+        "{'scheme':None,'labels':set('N','V')}"
     """
-    if isinstance(
-        part, set | frozenset
-    ):  # in an order that the hash seed of a process does not set
-        return "{" + ",".join(sorted(map(plain_text, part))) + "}"
+    if isinstance(part, set | frozenset):  # whose order depends on the process
+        return "set(" + ",".join(sorted(map(plain_text, part))) + ")"
     if isinstance(part, list | tuple):
         return "[" + ",".join(map(plain_text, part)) + "]"
     if isinstance(part, dict):
@@ -179,6 +204,8 @@ class Agreement(Protocol):
 
     def agreeing(self) -> AbstractContextManager[Any]: ...
 
+    def total(self, number: int) -> int: ...
+
     def share_first(self, notes: Any, arrays: dict[str, np.ndarray]) -> tuple[Any, dict]: ...
 
 
@@ -189,6 +216,9 @@ class _Alone:
 
     def agreeing(self) -> AbstractContextManager[Any]:
         return nullcontext()
+
+    def total(self, number: int) -> int:
+        return number
 
     def share_first(self, notes: Any, arrays: dict[str, np.ndarray]) -> tuple[Any, dict]:
         return notes, arrays
@@ -244,13 +274,9 @@ class SearchStore:
             return None
         notes, arrays = None, {}
         with self._devices.agreeing():
+            # By the first process alone: others may be on machines that do not see the file.
             if self._devices.is_first and self.path.exists():
-                about, notes, arrays = read_checkpoint(self.path)
-                if about != self._fingerprint:
-                    raise ValueError(
-                        f"{self.path}: expected a checkpoint of this very search (same data and "
-                        "settings), got one of another; delete it or name another file"
-                    )
+                notes, arrays = read_checkpoint(self.path, self._fingerprint)
                 notes = [notes]  # notes that are None are still there
             notes, arrays = self._devices.share_first(notes, arrays)
         return None if notes is None else Saved(notes[0], arrays)
@@ -312,12 +338,14 @@ class Stages:
 
     def resume(self, stage: int, begun: State, before: Before) -> tuple[State, Before]:
         """The state on disk, and what was done before its stage; else those given."""
-        saved, self._saved = self._saved, None
+        saved, self._saved = self._saved, None  # read once, and then no longer in memory
+        # A file of an earlier stage of the same search is over, and only waits to be replaced.
         if saved is None or saved.notes["stage"] != stage:
             return begun, before
         tree = leaves_like(saved.arrays, _array_fields(begun), self._store.path)
         numbers = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in saved.notes["state"].items()
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in saved.notes["state"].items()
         }
         return begun._replace(**tree, **numbers), Before(*saved.notes["before"])
 
@@ -329,9 +357,7 @@ class Stages:
         numbers = {k: v for k, v in state._asdict().items() if k not in ARRAY_FIELDS}
         self._store.save({"stage": stage, "before": before, "state": numbers}, arrays)
 
-    def finish(
-        self, stage: int, state: Any | None, before: Before, outcome: Outcome, *, last: bool
-    ) -> None:
+    def finish(self, stage: int, state: Any | None, before: Before, *, over: bool) -> None:
         """Keep or remove the state that a stage ended with.
 
         A search that is over leaves nothing. One that was interrupted or cut short does, and so
@@ -340,11 +366,10 @@ class Stages:
         Args:
             stage: its number.
             state: None where the one on disk is the better start.
-            before: of the stages before.
-            outcome: why it ended.
-            last: whether no stage follows.
+            before: iterations and evaluations of the stages before.
+            over: whether the whole search is.
         """
-        if last and outcome not in (Outcome.INTERRUPTED, Outcome.MAX_ITERATIONS):
+        if over:
             self._store.remove()
         elif state is not None:
             self.keep(stage, state, before)
@@ -355,39 +380,70 @@ def _array_fields(state: Any) -> dict[str, Any]:
 
 
 def write_checkpoint(
-    path: str | os.PathLike[str], fingerprint: str, notes: Any, arrays: dict[str, Any]
+    path: str | os.PathLike[str], about: str, notes: Any, arrays: dict[str, Any]
 ) -> None:
     """Write a file of a `SearchStore`, at once or not at all; OSError where that cannot be."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     # safetensors writes the memory that is there, whatever the strides say.
-    numbers = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    metadata = {"format": STORE_FORMAT, "about": fingerprint, "notes": json.dumps(notes)}
+    in_rows = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    metadata = {"format": FORMAT, "about": about, "extra": json.dumps(notes)}
     with replacing(path) as temporary:
         try:
-            save_file(numbers, temporary, metadata)
+            save_file(in_rows, temporary, metadata)
         except SafetensorError as error:
             raise as_os_error(error, path) from error
 
 
-def read_checkpoint(
-    path: str | os.PathLike[str],
-) -> tuple[str | None, Any, dict[str, np.ndarray]]:
-    """Fingerprint, notes and arrays of a file; ValueError if it is none of ours, or not whole."""
+def read_checkpoint(path: str | os.PathLike[str], about: str) -> Saved:
+    """Notes and arrays of a file.
+
+    Raises:
+        ValueError: if it is none of ours, not whole, or of another search.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            if metadata.get("format") != STORE_FORMAT:
-                got = metadata.get("format")
-                raise ValueError(f"{path}: expected {STORE_FORMAT!r}, got {got!r}")
-            notes = json.loads(metadata.get("notes", "null"))
+            if metadata.get("format") != FORMAT:
+                raise ValueError(f"{path}: expected {FORMAT!r}, got {metadata.get('format')!r}")
+            notes = json.loads(metadata.get("extra", "null"))
+            # Into memory, since the file may be replaced while the search goes on.
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: expected a checkpoint of jaxseq, got {error}") from error
-    return metadata.get("about"), notes, arrays
+    if metadata.get("about") != about:
+        raise ValueError(
+            f"{path}: expected a checkpoint of this very search (same data and settings), got one "
+            "of another; delete it or name another file"
+        )
+    return Saved(notes, arrays)
+
+
+def save_checkpoint(path: str | os.PathLike[str], tree: Any, about: str, extra: Any = None) -> None:
+    """Write the arrays of a pytree, with notes, without a store.
+
+    Args:
+        path: the file.
+        tree: a pytree of arrays.
+        about: says which search this is; `load_checkpoint` wants the same.
+        extra: anything that JSON can hold.
+    """
+    write_checkpoint(path, about, extra, named_leaves(tree))
+
+
+def load_checkpoint(path: str | os.PathLike[str], like: Tree, about: str) -> tuple[Tree, Any]:
+    """The pytree and the notes of `save_checkpoint`; ValueError if the file is another's.
+
+    Args:
+        path: the file.
+        like: a pytree of the same structure, shapes and dtypes.
+        about: as when saved.
+    """
+    saved = read_checkpoint(path, about)
+    return leaves_like(saved.arrays, like, path), saved.notes
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
@@ -422,126 +478,8 @@ def leaves_like(arrays: dict[str, np.ndarray], like: Tree, where: Any = "checkpo
 
 def _place_like(array: np.ndarray, leaf: Any) -> jax.Array:
     """On the devices of a mesh where the leaf is on one."""
+    # Every process has the whole array, and gives its devices the parts that they ask for.
     sharding = getattr(leaf, "sharding", None)
     if not isinstance(sharding, NamedSharding):
         return jnp.asarray(array)
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
-
-
-FORMAT = "jaxseq checkpoint 1"
-FORMAT_OF_INDEX = "jaxseq checkpoint 2"
-"""Of a file with the small arrays alone, and the names of those that have the large ones."""
-
-
-def save_checkpoint(path: str | os.PathLike[str], tree: Any, about: str, extra: Any = None) -> None:
-    """Write the arrays of a pytree, with what they belong to, at once or not at all.
-
-    Args:
-        path: the file.
-        tree: a pytree of arrays.
-        about: says which search this is; `load_checkpoint` wants the same.
-        extra: anything JSON can hold.
-    """
-    arrays = {name: np.asarray(leaf) for name, leaf in named_leaves(tree).items()}
-    metadata = {"format": FORMAT, "about": about, "extra": json.dumps(extra)}
-    write_arrays(path, arrays, metadata)
-
-
-def write_arrays(
-    path: str | os.PathLike[str], arrays: dict[str, np.ndarray], metadata: dict[str, str]
-) -> None:
-    """Write a file of safetensors at once or not at all; OSError where that cannot be."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
-    with replacing(path) as temporary:
-        try:
-            save_file(arrays, temporary, metadata)
-        except SafetensorError as error:
-            raise as_os_error(error, path) from error
-
-
-def load_checkpoint(path: str | os.PathLike[str], like: Tree, about: str) -> tuple[Tree, Any]:
-    """The pytree and the extra of `save_checkpoint`; ValueError if the file is another's.
-
-    Args:
-        path: the file.
-        like: a pytree of the same structure, shapes and dtypes.
-        about: as when saved.
-    """
-    with open_arrays(path, FORMAT) as (file, metadata):
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    check_about(path, metadata, about)
-    leaves = named_leaves(like)
-    check_names(path, arrays, leaves)
-    for name, leaf in leaves.items():
-        check_like(path, name, arrays[name], leaf)
-    placed = [place_like(arrays[name], leaf) for name, leaf in leaves.items()]
-    return jax.tree.unflatten(jax.tree.structure(like), placed), json.loads(metadata["extra"])
-
-
-def check_about(path: str | os.PathLike[str], metadata: Mapping[str, str], about: str) -> None:
-    """ValueError unless the file is of that search."""
-    if metadata.get("about") != about:
-        raise ValueError(
-            f"{path}: expected a checkpoint of this very search (same data and settings), got one "
-            "of another; delete it or name another file"
-        )
-
-
-def check_names(
-    path: str | os.PathLike[str], found: Mapping[str, Any], wanted: Mapping[str, Any]
-) -> None:
-    """ValueError unless a file has the arrays that are wanted."""
-    if sorted(found) != sorted(wanted):
-        raise ValueError(f"{path}: expected {len(wanted)} arrays, got {len(found)}")
-
-
-def check_like(path: str | os.PathLike[str], name: str, new: np.ndarray, leaf: Any) -> None:
-    """ValueError unless an array of a file has the shape and the dtype of a leaf."""
-    old = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
-    if new.shape != old.shape or new.dtype != old.dtype:
-        raise ValueError(
-            f"{path}: array {name}: expected {old.dtype} of shape {list(old.shape)}, "
-            f"got {new.dtype} of shape {list(new.shape)}"
-        )
-
-
-def place_like(array: np.ndarray, leaf: Any) -> jax.Array:
-    """On the devices of a mesh where the leaf is on one."""
-    sharding = getattr(leaf, "sharding", None)
-    if not isinstance(sharding, NamedSharding):
-        return jnp.asarray(array)
-    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
-
-
-def read_about(path: str | os.PathLike[str]) -> str | None:
-    """Which search a checkpoint is of; ValueError if the file is none."""
-    return read_metadata(path).get("about")
-
-
-def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
-    """What a checkpoint says of itself; ValueError if the file is none."""
-    with open_arrays(path, FORMAT, FORMAT_OF_INDEX) as (_, metadata):
-        return metadata
-
-
-@contextmanager
-def open_arrays(
-    path: str | os.PathLike[str], *formats: str
-) -> Iterator[tuple[Any, dict[str, str]]]:
-    """A file of one of these formats, and its metadata, in which ``"extra"`` is JSON.
-
-    ValueError for any other, and for one that is not whole.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = {"extra": "null", **(file.metadata() or {})}
-            json.loads(metadata["extra"])
-            if metadata.get("format") not in formats:
-                raise ValueError(f"{path}: expected {formats[0]!r}, got {metadata.get('format')!r}")
-            yield file, metadata
-    except (SafetensorError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path}: expected a checkpoint of jaxseq, got {error}") from error

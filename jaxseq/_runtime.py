@@ -46,13 +46,13 @@ def usable_cores() -> int:
         >>> 1 <= usable_cores() <= os.cpu_count()
         True
     """
-    if hasattr(os, "sched_getaffinity"):
+    if hasattr(os, "sched_getaffinity"):  # containers and batch systems give a part of a machine
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def map_on_cores(fn: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """``[fn(item) for item in items]``, all at the same time, a thread each.
+    """``[fn(item) for item in items]``, all at the same time, one thread per item.
 
     XLA runs one compiled loop on one core of a CPU, and programs started from one thread one
     after another; programs started from different threads run side by side. So a corpus cut into
@@ -70,8 +70,8 @@ def map_on_cores(fn: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
     Example:
         >>> import jax.numpy as jnp, jaxseq
         >>> halves = [jaxseq.PaddedBatch(jnp.zeros((2, 3, 4)), jnp.zeros((4, 4))) for _ in range(2)]
-        >>> found = jaxseq.map_on_cores(jaxseq.batch_marginals, halves)
-        >>> [marginals.nodes.shape for marginals in found]
+        >>> results = jaxseq.map_on_cores(jaxseq.batch_marginals, halves)
+        >>> [marginals.nodes.shape for marginals in results]
         [(2, 3, 4), (2, 3, 4)]
     """
     import jax  # not before it is needed: the command line imports this module
@@ -88,12 +88,8 @@ def map_on_cores(fn: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
         return jax.block_until_ready([fn(item) for item in items])
     # The first item is for this thread, which has nothing else to do.
     with ThreadPoolExecutor(len(items) - 1, thread_name_prefix="jaxseq") as pool:
-        others = pool.map(finish, items[1:])
-        return [finish(items[0]), *others]
-
-
-# -------------------------------------------------------------------------------------------------
-# Ctrl-C that waits for a good moment.
+        results = pool.map(finish, items[1:])
+        return [finish(items[0]), *results]
 
 
 @contextmanager
@@ -113,6 +109,7 @@ def interrupts_deferred() -> Iterator[Callable[[], bool]]:
         True
     """
     before = signal.getsignal(signal.SIGINT)
+    # Python delivers signals to the main thread alone, and only there can handlers be set.
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or before is not signal.default_int_handler:
         yield lambda: False
@@ -121,7 +118,7 @@ def interrupts_deferred() -> Iterator[Callable[[], bool]]:
 
     def note(number, frame) -> None:
         nonlocal noted
-        if noted:
+        if noted:  # whoever presses twice means now
             raise KeyboardInterrupt
         noted = True
 
@@ -132,12 +129,8 @@ def interrupts_deferred() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-# -------------------------------------------------------------------------------------------------
-# A progress bar for long searches; silent when nobody watches.
-
-
 class Tick(Protocol):
-    """Called once an iteration, with the value there."""
+    """Called once per iteration, with the value there."""
 
     def __call__(self, done: int, value: float) -> None: ...
 
@@ -161,6 +154,7 @@ def progress_bar(
     if not (sys.stderr.isatty() if wanted is None else wanted):
         yield lambda done, value: None
         return
+    # rich takes a tenth of a second to import, and is not needed where nobody watches.
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -1,12 +1,15 @@
-"""Metrics of labelled sequences: accuracy, spans, agreement, and a test of difference."""
+"""Metrics of labelled sequences: accuracy, spans, agreement, and a test of difference.
+
+All take one sequence of labels per sentence, and raise ValueError, naming the sentence, for
+labellings that differ in length.
+"""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Collection, Hashable, Iterable, Sequence, Sized
+from dataclasses import asdict, dataclass
+from typing import Any
 
 __all__ = [
     "McNemar",
@@ -19,81 +22,61 @@ __all__ = [
     "token_accuracy",
 ]
 
-# -------------------------------------------------------------------------------------------------
-# Checks that two labellings are of the same sentences.
-
-
 Labellings = Iterable[Sequence[Hashable]]
+Span = tuple[int, int, str]
 
 
-def aligned_labels(**labellings: Labellings) -> Iterator[tuple[Hashable, ...]]:
-    """The labels of each token under each labelling, sentence after sentence.
-
-    Args:
-        labellings: name, for the messages → a sequence of labels a sentence.
-
-    Raises:
-        ValueError: for labellings of different numbers of sentences, sentences of different
-            lengths, and strings where sequences of labels are expected.
-    """
-    for sentences in aligned_sentences(**labellings):
-        yield from zip(*sentences)
-
-
-def aligned_sentences(**labellings: Labellings) -> list[tuple[Sequence[Hashable], ...]]:
-    """The labels of each sentence under each labelling; see `aligned_labels`."""
-    names = tuple(labellings)
-    columns = [_as_sentences(name, labelling) for name, labelling in labellings.items()]
-    if len({len(column) for column in columns}) > 1:
-        counts = _listed(names, map(len, columns))
-        raise ValueError(f"{', '.join(names)}: expected equally many sentences, got {counts}")
-    rows = list(zip(*columns))
+def _align_sentences(**labellings: Labellings) -> list[tuple[Any, ...]]:
+    """The labels of each sentence under each labelling; ValueError unless lengths are equal."""
+    columns = {name: list(labelling) for name, labelling in labellings.items()}
+    for name, sentences in columns.items():
+        for index, sentence in enumerate(sentences):
+            # A flat list of strings would pass for sentences of characters.
+            if isinstance(sentence, (str, bytes)) or not hasattr(sentence, "__len__"):
+                raise ValueError(
+                    f"{name}, sentence {index}: expected a sequence of labels, got {sentence!r}"
+                )
+    _check_equal(
+        f"{', '.join(columns)}: expected equally many sentences", columns, columns.values()
+    )
+    rows = list(zip(*columns.values()))
     for index, row in enumerate(rows):
-        if len(set(map(len, row))) > 1:
-            lengths = _listed(names, map(len, row))
-            raise ValueError(f"sentence {index}: expected equal lengths, got {lengths}")
+        _check_equal(f"sentence {index}: expected equal lengths", columns, row)
     return rows
 
 
-def _as_sentences(name: str, labelling: Labellings) -> list[Sequence[Hashable]]:
-    """ValueError for a flat list of strings, which would pass for sentences of characters."""
-    sentences = list(labelling)
-    for index, sentence in enumerate(sentences):
-        if isinstance(sentence, (str, bytes)) or not hasattr(sentence, "__len__"):
-            raise ValueError(
-                f"{name}, sentence {index}: expected a sequence of labels, got {sentence!r}"
-            )
-    return sentences
+def _check_equal(expected: str, names: Iterable[str], parts: Collection[Sized]) -> None:
+    if len({len(part) for part in parts}) > 1:
+        counts = ", ".join(f"{name} {len(part)}" for name, part in zip(names, parts))
+        raise ValueError(f"{expected}, got {counts}")
 
 
-def _listed(names: Iterable[str], counts: Iterable[int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in zip(names, counts))
-
-
-# -------------------------------------------------------------------------------------------------
-# Agreement of two labellings, token by token.
+def _align_tokens(**labellings: Labellings) -> list[tuple[Hashable, ...]]:
+    """The labels of each token under each labelling, sentence after sentence; at least one."""
+    tokens = [token for row in _align_sentences(**labellings) for token in zip(*row)]
+    if not tokens:
+        raise ValueError(f"{', '.join(labellings)}: expected at least one token, got none")
+    return tokens
 
 
 def token_accuracy(gold: Labellings, predicted: Labellings) -> float:
     """The share of tokens whose predicted label is right.
 
     Args:
-        gold: the right labels, a sequence a sentence.
+        gold: the right labels, one sequence per sentence.
         predicted: as many labels.
 
     Returns:
         A number from 0 to 1.
 
     Raises:
-        ValueError: for labellings that differ in length, or have no token at all.
+        ValueError: also for labellings without a token.
 
     Example:
         >>> token_accuracy([["DT", "NN"], ["VB", "NN"]], [["DT", "NN"], ["NN", "NN"]])
         0.75
     """
-    pairs = list(aligned_labels(gold=gold, predicted=predicted))
-    if not pairs:
-        raise ValueError("gold, predicted: expected at least one token, got none")
+    pairs = _align_tokens(gold=gold, predicted=predicted)
     return sum(right == guess for right, guess in pairs) / len(pairs)
 
 
@@ -104,7 +87,7 @@ def cohen_kappa(a: Labellings, b: Labellings) -> float:
     expected of two labellings that are independent, with the label frequencies of these.
 
     Args:
-        a: labels, a sequence a sentence.
+        a: labels, one sequence per sentence.
         b: as many labels.
 
     Returns:
@@ -112,7 +95,7 @@ def cohen_kappa(a: Labellings, b: Labellings) -> float:
         label to all tokens q is 1 and the fraction 0/0: they agree fully, so the answer is 1.
 
     Raises:
-        ValueError: for labellings that differ in length, or have no token at all.
+        ValueError: also for labellings without a token.
 
     Example:
         >>> cohen_kappa([["x", "x", "y", "y"]], [["x", "x", "y", "x"]])
@@ -121,24 +104,17 @@ def cohen_kappa(a: Labellings, b: Labellings) -> float:
     Reference:
         Cohen (1960), "A coefficient of agreement for nominal scales".
     """
-    pairs = list(aligned_labels(a=a, b=b))
-    if not pairs:
-        raise ValueError("a, b: expected at least one token, got none")
-    n = len(pairs)
-    agreed = sum(first == second for first, second in pairs)
-    first_counts = Counter(first for first, _ in pairs)
-    second_counts = Counter(second for _, second in pairs)
-    by_chance = sum(count * second_counts[label] for label, count in first_counts.items())
-    if by_chance == n * n:
-        return 1.0
-    return (agreed * n - by_chance) / (n * n - by_chance)  # in whole numbers until here
+    from sklearn.metrics import cohen_kappa_score
 
-
-# -------------------------------------------------------------------------------------------------
-# McNemar's test: does one labeller make fewer errors than another?
-
-
-_EXACT_IN_INTEGERS = 1000  # up to here 2^n is a float
+    # Pairs with their counts, by first occurrence: scikit-learn is quick on the few kinds of pairs,
+    # and its sums round alike in every run.
+    counts = Counter(_align_tokens(a=a, b=b))
+    labels = dict.fromkeys(label for pair in counts for label in pair)
+    if len(labels) == 1:
+        return 1.0  # by our definition of 0/0, where scikit-learn gives NaN
+    numbers = {label: number for number, label in enumerate(labels)}
+    first, second = zip(*[(numbers[x], numbers[y]) for x, y in counts])
+    return float(cohen_kappa_score(first, second, sample_weight=list(counts.values())))
 
 
 @dataclass(frozen=True)
@@ -173,15 +149,12 @@ def mcnemar(gold: Labellings, predicted_a: Labellings, predicted_b: Labellings) 
     independent, which those of a sentence are not: small p-values come out too small.
 
     Args:
-        gold: the right labels, a sequence a sentence.
+        gold: the right labels, one sequence per sentence.
         predicted_a: as many labels, from the first labeller.
         predicted_b: as many labels, from the second.
 
     Returns:
         Counts, statistic and p-values.
-
-    Raises:
-        ValueError: for labellings that differ in length.
 
     Example:
         >>> gold = [["x"] * 12]
@@ -193,37 +166,19 @@ def mcnemar(gold: Labellings, predicted_a: Labellings, predicted_b: Labellings) 
         McNemar (1947), "Note on the sampling error of the difference between correlated
         proportions or percentages"; Edwards (1948), "Note on the 'correction for continuity'".
     """
+    # Two functions of scipy.special, since importing scipy.stats takes a good part of a second.
+    from scipy.special import bdtr, chdtrc
+
     n10 = n01 = 0
-    triples = aligned_labels(gold=gold, predicted_a=predicted_a, predicted_b=predicted_b)
-    for right, first, second in triples:
-        n10 += first == right and second != right
-        n01 += first != right and second == right
-    gap = max(abs(n10 - n01) - 1, 0)
+    for row in _align_sentences(gold=gold, predicted_a=predicted_a, predicted_b=predicted_b):
+        for right, first, second in zip(*row):
+            n10 += first == right and second != right
+            n01 += first != right and second == right
+    gap = max(abs(n10 - n01) - 1, 0)  # Edwards' correction must not overshoot
     statistic = gap**2 / (n10 + n01) if gap else 0.0
-    p_value = math.erfc(math.sqrt(statistic / 2))
-    return McNemar(n10, n01, statistic, p_value, _exact_p_value(n10, n01))
+    tail = bdtr(min(n10, n01), n10 + n01, 0.5)  # P(at most that many heads in n tosses)
+    return McNemar(n10, n01, statistic, float(chdtrc(1, statistic)), min(1.0, 2 * float(tail)))
 
-
-def _exact_p_value(n10: int, n01: int) -> float:
-    """Twice the chance of at most min(n10, n01) heads in n10 + n01 tosses, at most 1."""
-    fewer, n = min(n10, n01), n10 + n01
-    if n <= _EXACT_IN_INTEGERS:
-        return min(1.0, 2 * sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n)
-    # The largest term by logarithms, and the others, going down, by their ratios to it.
-    terms, ratio, k = 0.0, 1.0, fewer
-    while k >= 0 and ratio > terms * 1e-17:
-        terms += ratio
-        ratio *= k / (n - k + 1)
-        k -= 1
-    largest = math.lgamma(n + 1) - math.lgamma(fewer + 1) - math.lgamma(n - fewer + 1)
-    return min(1.0, math.exp(largest + math.log(2 * terms) - n * math.log(2)))
-
-
-# -------------------------------------------------------------------------------------------------
-# Spans of tags as the script conlleval finds them.
-
-
-Span = tuple[int, int, str]
 
 _SAME_AS = {"L": "E", "U": "S"}  # BILOU's letters for what IOBES calls E and S
 _OUTSIDE = ("O", ".")
@@ -233,8 +188,8 @@ def _pairs(*texts: str) -> frozenset[tuple[str, ...]]:
     return frozenset(tuple(pair) for text in texts for pair in text.split())
 
 
-# Letters of two tags of one type. Of each table the first line is the script's, the second is for
-# IOBES, which the script does not know.
+# Letters of two tags of one type, one after the other. In each table the first text is the script's
+# own, the second is for IOBES, which the script does not know.
 _END_BETWEEN = _pairs("BB IB EE EI", "EB BS IS ES SB SI SE SS")
 _START_AT_SECOND = _pairs("BB IB OB OI EE EI OE", "EB OS BS IS ES SB SI SE SS")
 
@@ -262,20 +217,20 @@ def spans(tags: Sequence[str]) -> list[Span]:
     Reference:
         Tjong Kim Sang & Buchholz (2000), "Introduction to the CoNLL-2000 shared task: chunking".
     """
-    found: list[Span] = []
+    closed: list[Span] = []
     last_letter, last_kind, start = "O", "", -1
-    for position, tag in enumerate([*tags, "O"]):
+    for position, tag in enumerate([*tags, "O"]):  # the O ends a span that is open to the last
         letter, _, kind = tag.partition("-")
         letter = _SAME_AS.get(letter, letter)
         outside, same = letter in _OUTSIDE, kind == last_kind
         pair = (last_letter, letter)
         if start >= 0 and (outside or not same or pair in _END_BETWEEN):
-            found.append((start, position, last_kind))
+            closed.append((start, position, last_kind))
             start = -1
         if not outside and (not same or pair in _START_AT_SECOND):
             start = position
         last_letter, last_kind = letter, kind
-    return found
+    return closed
 
 
 @dataclass(frozen=True)
@@ -310,12 +265,13 @@ class SpanCounts:
     @property
     def f1(self) -> float:
         """The harmonic mean of precision and recall; 0 when both are."""
+        # 2pr / (p + r) with p = tp / predicted and r = tp / gold.
         return 2 * self.tp / (self.predicted + self.gold) if self.tp else 0.0
 
     def as_dict(self) -> dict[str, float]:
         """Counts and ratios by name."""
         ratios = {"precision": self.precision, "recall": self.recall, "f1": self.f1}
-        return {**ratios, "tp": self.tp, "predicted": self.predicted, "gold": self.gold}
+        return ratios | asdict(self)
 
 
 @dataclass(frozen=True)
@@ -376,14 +332,11 @@ def span_scores(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]
     will do, also two different ones; token accuracy compares the tags as they stand.
 
     Args:
-        gold: the right tags, a sequence a sentence.
+        gold: the right tags, one sequence per sentence.
         predicted: as many tags.
 
     Returns:
         The scores; `SpanScores.table` prints them like conlleval.
-
-    Raises:
-        ValueError: for labellings that differ in length.
 
     Example:
         >>> gold = [["B-NP", "I-NP", "O", "B-NP"], ["B-VP", "O"]]
@@ -393,20 +346,14 @@ def span_scores(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]
         accuracy:  66.67%; precision:  50.00%; recall:  33.33%; FB1:  40.00
                        NP: precision:  50.00%; recall:  50.00%; FB1:  50.00  2
                        VP: precision:   0.00%; recall:   0.00%; FB1:   0.00  0
-
-    Reference:
-        Tjong Kim Sang & Buchholz (2000), "Introduction to the CoNLL-2000 shared task: chunking".
     """
-    rows = cast(
-        "list[tuple[Sequence[str], Sequence[str]]]",
-        aligned_sentences(gold=gold, predicted=predicted),
-    )
     right, guessed, wanted = Counter[str](), Counter[str](), Counter[str]()
     tokens = correct_tokens = 0
-    for gold_tags, predicted_tags in rows:
+    for gold_tags, predicted_tags in _align_sentences(gold=gold, predicted=predicted):
         gold_spans, predicted_spans = spans(gold_tags), spans(predicted_tags)
         wanted.update(kind for _, _, kind in gold_spans)
         guessed.update(kind for _, _, kind in predicted_spans)
+        # A span counts as right where start, stop and type are: sets of triples intersect.
         right.update(kind for _, _, kind in set(gold_spans) & set(predicted_spans))
         tokens += len(gold_tags)
         correct_tokens += sum(map(str.__eq__, gold_tags, predicted_tags))

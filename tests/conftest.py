@@ -59,6 +59,7 @@ def unchecked():
 LONGEST = (
     "parallel/",
     "verify/",
+    "mutants/",
     "lattice/test_derivatives",
     "lattice/test_batch",
     "experiments/",

@@ -19,15 +19,15 @@ import jaxseq
 from experiments.haffari2008 import _jacobian as _published_jacobian
 from jaxseq import constraints, crf, hmm
 from jaxseq.active import _pool as _active_look
-from jaxseq.constraints import _search as constrained_corpus
+from jaxseq.constraints import _corpus as constrained_corpus
 from jaxseq.crf import EncodedLabels, ShardMaker, _lbfgs, _stochastic
+from jaxseq.crf import _decoding as _lattices
 from jaxseq.crf import _lbfgs as _orthant
 from jaxseq.hmm import _counts
 from jaxseq.hmm import _jacobian as _em_products
 from jaxseq.hmm._path import _entropy_of_shard
 from jaxseq.homotopy import _linear as _homotopy_linear
 from jaxseq.homotopy import _problem as homotopy
-from jaxseq.taggers import _decoding as _lattices
 from jaxseq.text import TokenFeatures
 from tests.lattice.cases import SHARED, Case, random_case, scores_of
 from tests.lattice.registry import ENTRIES, Entry, projected

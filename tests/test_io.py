@@ -14,7 +14,14 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from jaxseq._io import FORMAT, FORMAT_OF_INDEX, load_checkpoint, read_about, save_checkpoint
+from jaxseq._io import (
+    FORMAT,
+    Fingerprint,
+    SearchStore,
+    load_checkpoint,
+    plain_text,
+    save_checkpoint,
+)
 from tests.limits import no_room
 
 
@@ -102,13 +109,6 @@ def test_one_file_has_every_array_under_its_number(path):
         }
 
 
-def test_an_index_is_not_taken_for_the_whole(path):
-    save_file(load_file(path), path, {"format": FORMAT_OF_INDEX, "about": "this search"})
-    assert read_about(path) == "this search"
-    with pytest.raises(ValueError, match=f"expected '{FORMAT}', got '{FORMAT_OF_INDEX}'"):
-        load_checkpoint(path, blank(), "this search")
-
-
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.9, 0.999])
 def test_truncated_files_are_refused(path, share):
     whole = path.read_bytes()
@@ -174,3 +174,83 @@ def test_a_failing_save_leaves_the_old_file_and_no_other(path, monkeypatch):
         save_checkpoint(path, TREE, "this search", EXTRA)
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == ["checkpoint"]
+
+
+# ------------------------------------------------------------------------------------ the store
+
+
+def test_a_store_keeps_the_last_state(tmp_path):
+    store = SearchStore(tmp_path / "new" / "search", Fingerprint("job"))
+    assert store.load() is None
+    for number in range(2):
+        store.save({"number": number}, {"a": np.arange(3), "b": np.array(2.0)})
+    saved = SearchStore(str(tmp_path / "new" / "search"), lambda: Fingerprint("job")).load()
+    assert saved.notes == {"number": 1}
+    assert saved.arrays["a"].tolist() == [0, 1, 2]
+    assert saved.arrays["b"].shape == ()
+    store.remove()
+    assert not list((tmp_path / "new").iterdir())
+    store.remove()  # nothing to do
+
+
+def test_notes_without_arrays_are_kept_whatever_they_are(tmp_path):
+    store = SearchStore(tmp_path / "search", "job")
+    for notes in (None, [], {}, "text", [1.5, None, {"é": True}]):
+        store.save(notes)
+        assert store.load() == (notes, {})
+
+
+def test_a_store_without_a_path_does_not_ask_which_job_it_is():
+    def costly():
+        raise AssertionError
+
+    store = SearchStore(None, costly)
+    store.save({"number": 1})
+    assert store.load() is None
+    store.remove()
+
+
+def test_the_state_of_another_job_is_refused_and_kept(tmp_path):
+    SearchStore(tmp_path / "search", "one").save(1)
+    before = (tmp_path / "search").read_bytes()
+    with pytest.raises(ValueError, match="search: expected a checkpoint of this very search"):
+        SearchStore(tmp_path / "search", "other").load()
+    assert (tmp_path / "search").read_bytes() == before
+
+
+def test_folders_and_other_things_are_no_place_for_a_store(tmp_path):
+    with pytest.raises(ValueError, match="expected a file to keep the search in, got a folder"):
+        SearchStore(tmp_path, "job")
+    with pytest.raises(ValueError, match="checkpoint: expected a path or None, got 3"):
+        SearchStore(3, "job")
+
+
+PARTS = [
+    ("a",), ("b",), ("a", "b"), ("ab",), (["a"],), ({"a"},), ({"a": 1},), ({"a": "1"},), (1,),
+    (1.0,), (None,), (np.zeros(2),), (np.zeros((2, 1)),), (np.zeros(2, np.float32),), (np.ones(2),),
+    (np.zeros(1), np.zeros(1)), ((),),
+]  # fmt: skip
+
+
+def test_different_jobs_have_different_fingerprints():
+    assert len({str(Fingerprint(*parts)) for parts in PARTS}) == len(PARTS)
+    for parts in PARTS:
+        one = Fingerprint()
+        for part in parts:
+            one.add(part)
+        assert str(one) == str(Fingerprint(*parts))
+
+
+def test_the_order_of_sentences_does_not_matter_where_it_is_said():
+    tokens, lengths = np.arange(6), np.array([1, 0, 3, 2])
+    order = np.array([2, 3, 0, 1])
+    again = np.concatenate([np.split(tokens, np.cumsum(lengths)[:-1])[q] for q in order])
+    one = Fingerprint().add_unordered(lengths, tokens, None)
+    assert str(one) == str(Fingerprint().add_unordered(lengths[order], again, None))
+    assert str(one) != str(Fingerprint().add_unordered(lengths[order], tokens, None))
+    assert str(one) != str(Fingerprint().add_unordered(lengths, tokens, None, weights=lengths))
+
+
+def test_sets_have_one_text_whatever_their_order():
+    words = [f"w{number}" for number in range(50)]
+    assert plain_text(set(words)) == plain_text(frozenset(words[::-1]))

@@ -154,16 +154,15 @@ def _objective(count: int, index: int, copies: int, mesh: Any) -> tuple[Any, Any
     import numpy as np
 
     from jaxseq.crf import (
-        DENSE_FROM,
         EncodedLabels,
-        MeshObjective,
+        Objective,
         Spread,
         lay_out,
         make_shards,
         observed_places,
         padded_labels,
     )
-    from jaxseq.text import CONLL2000, TemplateExtractor, TokenFeatures, read_conll
+    from jaxseq.text import CONLL2000, TemplateExtractor, read_conll, token_rows
 
     path = Path(os.environ.get("JAXSEQ_DATA", "data")) / "conll2000/train.txt"
     sentences = read_conll(path, ("word", "pos", "chunk"))
@@ -174,16 +173,14 @@ def _objective(count: int, index: int, copies: int, mesh: Any) -> tuple[Any, Any
     number = {label: place for place, label in enumerate(classes)}
     gold = np.array([number[tag] for tag in tags], np.int32)
     attributes, s = extractor.attribute_count, len(classes)
-    places = observed_places(features.ids, gold, None, attributes, s, DENSE_FROM)
+    places = observed_places(features.ids, gold, None, attributes, s, dense_from=10)
     spread = Spread(attributes=attributes, labels=s, places=jnp.asarray(places, jnp.int32))
     chosen = np.tile(np.arange(len(sentences)), copies)[index::count]
-    by_sentence = np.split(np.arange(len(tags)), np.cumsum(features.lengths)[:-1])
-    tokens = np.concatenate([by_sentence[q] for q in chosen])
-    part = TokenFeatures(features.ids[tokens], None, features.lengths[chosen], None)
-    labels = EncodedLabels(gold[tokens], None)
+    part = features.take(chosen)
+    labels = EncodedLabels(gold[token_rows(features.lengths, chosen)], None)
     shards = make_shards(lay_out(part.lengths, 1), part, attributes, labels)
-    objective = MeshObjective(shards, spread, 1.0, mesh=mesh)
-    point = objective.place_parameters(spread.zeros())
+    objective = Objective(shards, spread, 1.0, mesh=mesh)
+    point = objective.place(spread.zeros())
     facts = {
         "tokens": len(tags) * copies,
         "attributes_per_token": float((np.asarray(features.ids) >= 0).sum() / len(tags)),

@@ -16,7 +16,7 @@ from experiments._files import write_whole
 from experiments.bench._report import Report
 from experiments.data import Data, choose_sources
 from experiments.wanvarie2011 import run as paper
-from experiments.wanvarie2011._drawings import SPANS, figures_of
+from experiments.wanvarie2011._drawings import SPANS, draw_figures
 from experiments.wanvarie2011._loop import Loop, Round
 from experiments.wanvarie2011._rows import Row, row_named
 from experiments.wanvarie2011._summary import Curve, Gap, at_share, gap, is_worse
@@ -90,7 +90,7 @@ class Bench:
 
     def __init__(self, report: Report, config: Any, name: str, data: Data):
         self._report, self._config, self._name, self._data = report, config, name, data
-        self._task = paper.task_of(config, name, data)
+        self._task = paper.make_task(config, name, data)
         other = replace(self._task, l2=OTHER_L2).supervised()
         self._other = other.predict(self._task.test.sentences)
         self._other_f1 = 100 * span_scores(self._task.test.labels, self._other).overall.f1
@@ -130,15 +130,15 @@ class Bench:
         for seed in range(runs):
             rounds = self._loop(f"{row} most={percent}", seed=seed).run()
             every.append(rounds)
-            found = at_share({"tokens": tokens, "rounds": rounds}, percent)
+            scored = at_share({"tokens": tokens, "rounds": rounds}, percent)
             scores = {}
-            if found is not None:
-                reached.append(found)
-                scores = {n: found[n] for n in ("only_sup", "only_ours")}
-                scores |= self._scores(row, found)
+            if scored is not None:
+                reached.append(scored)
+                scores = {n: scored[n] for n in ("only_sup", "only_ours")}
+                scores |= self._scores(row, scored)
             self._report.figure(
                 f"McNemar's p against Sup, {self._title(row)}, seed {seed}",
-                None if found is None else not_below(found),
+                None if scored is None else not_below(scored),
                 **self._about(row),
                 **scores,
                 minutes=round(sum(one["seconds"]["all"] for one in rounds) / 60, 2),
@@ -167,7 +167,7 @@ class Bench:
     def early_start(self) -> None:
         """A warm start against one from zeros where most is still to be learnt."""
         row = self._row(PUBLISHED)
-        learner = paper.learner_of(self._config, row, self._task, most_rounds=EARLY)
+        learner = paper.make_learner(self._config, row, self._task, most_rounds=EARLY)
         learner.check_warm_start = False
         last = Loop(learner, self._task.pool, lambda tagger: {}).run()[-1]
         cold = learner.train(start="cold").history_[-1]
@@ -181,13 +181,13 @@ class Bench:
             for row, rounds in zip(SPANS, (by_token, by_span))
         }
         tokens, spans = (results[row][0] for row in SPANS)
-        found = gap(Curve.of(spans), Curve.of(tokens))
+        ahead = gap(Curve.of(spans), Curve.of(tokens))
         self._report.figure(
             "F1 of queries of spans less that of tokens, mean at equal labelled tokens",
-            None if found is None else found.mean,
+            None if ahead is None else ahead.mean,
             **self._about(SPANS[1]),
             width=self._config.span_width,
-            **(Gap._asdict(found) if found else {}),
+            **(Gap._asdict(ahead) if ahead else {}),
         )
         for percent in SHARES_SHOWN:
             by_token_then, by_span_then = at_share(tokens, percent), at_share(spans, percent)
@@ -199,7 +199,7 @@ class Bench:
                     by_token=self._scores(SPANS[0], by_token_then),
                     by_span=self._scores(SPANS[1], by_span_then),
                 )
-        figure = next(f for f in figures_of(self._name, results, {}) if "spans" in f.name)
+        figure = next(f for f in draw_figures(self._name, results, {}) if "spans" in f.name)
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / "active_spans.png", draw(figure, "light", "png"))
 
@@ -212,30 +212,30 @@ class Bench:
     def _row(self, name: str) -> Row:
         return row_named(name, self._config.usual)
 
-    def _task_of(self, row: str) -> Task:
+    def _make_task(self, row: str) -> Task:
         """The task with the row's l2, one object for all that have the same."""
-        return paper.task_of(self._config, self._name, self._data, self._row(row).l2)
+        return paper.make_task(self._config, self._name, self._data, self._row(row).l2)
 
     def _sup_task(self, row: str) -> Task:
         """The task with the l2 of the Sup that the row is compared with."""
-        return paper.task_of(self._config, self._name, self._data, self._row(row).sup_l2)
+        return paper.make_task(self._config, self._name, self._data, self._row(row).sup_l2)
 
     def _sup(self, row: str) -> dict[str, Any]:
-        return paper.sup_of(self._sup_task(row))[1]
+        return paper.train_sup(self._sup_task(row))[1]
 
     def _about(self, row: str) -> dict[str, Any]:
-        task, asked = self._task_of(row), self._row(row)
-        told = {"task": TITLES[self._name], "tokens": task.pool.tokens, "l2": task.l2}
-        told |= {} if asked.last_l2 is None else {"l2_of_last": asked.last_l2}
-        return {**told, "δ": asked.threshold, "q": asked.query_size}
+        task, asked = self._make_task(row), self._row(row)
+        about = {"task": TITLES[self._name], "tokens": task.pool.tokens, "l2": task.l2}
+        about |= {} if asked.last_l2 is None else {"l2_of_last": asked.last_l2}
+        return {**about, "δ": asked.threshold, "q": asked.query_size}
 
     def _title(self, row: str) -> str:
         return f"{TITLES[self._name]}, {CALLED[row]}"
 
     def _loop(self, name: str, most_rounds: int | None = None, seed: int = 0) -> Loop:
-        task, row = self._task_of(name), self._row(name)
-        judge = Judge(task, paper.sup_of(self._sup_task(name))[0], self._other)
-        learner = paper.learner_of(self._config, row, task, seed, most_rounds)
+        task, row = self._make_task(name), self._row(name)
+        judge = Judge(task, paper.train_sup(self._sup_task(name))[0], self._other)
+        learner = paper.make_learner(self._config, row, task, seed, most_rounds)
         return Loop(learner, task.pool, judge, last_l2=row.last_l2)
 
     def _scores(self, row: str, one: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,7 +252,7 @@ class Bench:
             self._report.figure(
                 f"seconds a round, {self._title(row)}: {stage}",
                 sum(one.get(stage, 0.0) for one in later) / len(later),
-                l2=self._task_of(row).l2,
+                l2=self._make_task(row).l2,
                 rounds=len(later),
                 first_round=rounds[0]["seconds"].get(stage, 0.0),
             )
@@ -261,21 +261,21 @@ class Bench:
         """At the paper's share of labels, without a bar: that is for rows of ours, as this one is
         below Sup there whatever its l2 (``config.toml`` of wanvarie2011)."""
         percent = SHARE[self._name]
-        found = at_share({"tokens": self._task.pool.tokens, "rounds": rounds}, percent)
+        scored = at_share({"tokens": self._task.pool.tokens, "rounds": rounds}, percent)
         where = f"{self._title(row)}, at most {percent:g} % labelled"
-        scores = {} if found is None else {"round": found["round"], **self._scores(row, found)}
+        scores = {} if scored is None else {"round": scored["round"], **self._scores(row, scored)}
         counts = ("only_sup", "only_ours")
         self._report.figure(
             f"McNemar's p against Sup, {where}",
-            None if found is None else not_below(found),
+            None if scored is None else not_below(scored),
             **self._about(row),
             **scores,
-            **({} if found is None else {n: found[n] for n in counts}),
+            **({} if scored is None else {n: scored[n] for n in counts}),
         )
-        other = {} if found is None else found["other_sup"]
+        other = {} if scored is None else scored["other_sup"]
         self._report.figure(
             f"McNemar's p against Sup of l2 = {OTHER_L2:g}, {where}",
-            None if found is None else not_below(other),
+            None if scored is None else not_below(other),
             **self._about(row),
             **scores,
             f1_of_other_sup=round(self._other_f1, 2),
@@ -285,8 +285,8 @@ class Bench:
     def _starts(self, row: str, when: str, one: Mapping[str, Any], cold: Mapping[str, Any]) -> None:
         """The warm start as it ended, whether it was replaced then or not, against zeros."""
         warm = one["before_recheck"]
-        told = {
-            "l2": self._task_of(row).l2,
+        about = {
+            "l2": self._make_task(row).l2,
             "round": one["round"] - 1,
             "start": warm["start"],
             "replaced": one["replaced"],
@@ -296,13 +296,13 @@ class Bench:
         self._report.figure(
             f"iterations, from zeros / warm-started, {self._title(row)}, {when}",
             cold["iterations"] / max(1, warm["iterations"]),
-            **told,
+            **about,
         )
         self._report.figure(
             f"objective, warm-started / from zeros − 1, {self._title(row)}, {when}",
             warm["objective"] / cold["objective"] - 1,
             at_most=WORSE,
-            **told,
+            **about,
         )
 
 
@@ -314,6 +314,6 @@ def not_below(scores: Mapping[str, Any]) -> float:
         1.0
     """
     ahead = scores["only_ours"] >= scores["only_sup"]
-    found = 1.0 if ahead else float(scores["p_value"])
-    assert (found < P_BAR) == is_worse(scores)
-    return found
+    p_value = 1.0 if ahead else float(scores["p_value"])
+    assert (p_value < P_BAR) == is_worse(scores)
+    return p_value

@@ -13,7 +13,7 @@ import numpy as np
 from experiments.bench._python_beam import Model, citation_rules, search
 from experiments.bench._report import Report
 from experiments.bench._timing import best_seconds
-from experiments.chang2007._domains import Domain, rules_about, rules_of
+from experiments.chang2007._domains import Domain, read_rules, rules_about
 from experiments.data import Data, choose_sources
 from jaxseq.constraints import (
     Constraints,
@@ -101,7 +101,7 @@ def make_case(data: Data, domain: Domain, labelled: int, unlabelled: int) -> Cas
     lengths = np.array([len(sentence) for sentence in sentences], np.int64)
     nodes = emission[np.concatenate(words)].copy()
     nodes[np.cumsum(lengths) - lengths] += initial
-    rules = rules_about(rules_of(domain), labels)
+    rules = rules_about(read_rules(domain), labels)
     table = {
         word: emission[vocabulary.encode([[word]])[0][0]].tolist() for word in vocabulary.words
     }

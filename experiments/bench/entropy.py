@@ -86,11 +86,8 @@ class _Corpus:
 
     def shards(self, chosen: np.ndarray, place: Callable = lay_out) -> list[Any]:
         """The chosen sentences, a shard a core."""
-        lengths = self.features.lengths
-        tokens = np.repeat(chosen, lengths)
-        features = type(self.features)(
-            self.features.ids[tokens], None, lengths[chosen], self.features.edge_ids
-        )
+        tokens = np.repeat(chosen, self.features.lengths)
+        features = self.features.take(chosen)
         layout = place(features.lengths, os.cpu_count() or 1)
         return make_shards(
             layout, features, self.attributes, EncodedLabels(self.gold[tokens], None)

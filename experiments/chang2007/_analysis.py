@@ -12,8 +12,8 @@ from experiments.chang2007._summary import (
     Line,
     Methods,
     by_size,
-    domains_of,
     gain,
+    list_domains,
 )
 
 Sizes = Mapping[int, Methods]
@@ -35,7 +35,7 @@ def analysis(results: Sequence[Line], expected: Mapping[str, Any]) -> str:
     if not lines:
         return ""
     points = []
-    for domain in domains_of(lines):
+    for domain in list_domains(lines):
         sizes = by_size([line for line in lines if line["cell"]["domain"] == domain])
         points += _help(domain, sizes, expected["goals"]["few"])
         points += [_top_k(domain, sizes), _hard_em(domain, sizes)]
@@ -53,46 +53,47 @@ def difference(methods: Methods, ours: tuple[str, str], theirs: tuple[str, str])
 
 
 def _help(domain: str, sizes: Sizes, few: int) -> list[str]:
-    found = []
+    points = []
     for where, (ours, theirs) in COMPARISONS.items():
         gains = {size: difference(methods, ours, theirs) for size, methods in sizes.items()}
-        known = {size: one for size, one in gains.items() if one is not None and size <= few}
-        if not known:
+        few_sizes = {size: one for size, one in gains.items() if one is not None and size <= few}
+        if not few_sizes:
             continue
-        helped = [size for size, one in known.items() if one.mean > 0]
-        clear = [size for size in helped if known[size].is_clear]
+        # "Clear" is a statement about the draws, "help" about their mean alone.
+        helped = [size for size, one in few_sizes.items() if one.mean > 0]
+        clear = [size for size in helped if few_sizes[size].is_clear]
         verdict = (
-            f"help at every N ≤ {few}" if len(helped) == len(known)
-            else f"help at {len(helped)} of {len(known)} N ≤ {few}"
+            f"help at every N ≤ {few}" if len(helped) == len(few_sizes)
+            else f"help at {len(helped)} of {len(few_sizes)} N ≤ {few}"
         )  # fmt: skip
         listed = "; ".join(f"{size}: {one}" for size, one in gains.items() if one is not None)
-        found.append(
+        points.append(
             f"**{NAMES[domain]}, constraints {where}:** they {verdict} "
             f"(at {len(clear)} clearly, paired t-test). Points by N: {listed}."
         )
-    return found
+    return points
 
 
 def _top_k(domain: str, sizes: Sizes) -> str:
-    found = {
+    gains = {
         size: difference(methods, (TOP_K, INFERENCE), (TOP_1, INFERENCE))
         for size, methods in sizes.items()
     }
-    listed = "; ".join(f"{size}: {one}" for size, one in found.items() if one is not None)
+    listed = "; ".join(f"{size}: {one}" for size, one in gains.items() if one is not None)
     return f"**{NAMES[domain]}, top-K over top-1**, both + I: {listed}." if listed else ""
 
 
 def _hard_em(domain: str, sizes: Sizes) -> str:
     """H against sup where there are most labels: the paper finds that it hurts citations."""
-    size, methods = max(sizes.items())
-    found = difference(methods, (H, PLAIN), (SUP, PLAIN))
-    weighed = difference(methods, (HW, PLAIN), (SUP, PLAIN))
-    if found is None or weighed is None:
+    size, methods = max(sizes.items())  # keys first: the most labelled sentences
+    plain = difference(methods, (H, PLAIN), (SUP, PLAIN))
+    weighted = difference(methods, (HW, PLAIN), (SUP, PLAIN))
+    if plain is None or weighted is None:
         return ""
-    verdict = "hurts" if found.mean < 0 else "does not hurt"
+    verdict = "hurts" if plain.mean < 0 else "does not hurt"
     return (
-        f"**{NAMES[domain]}, hard EM with {size} labelled:** it {verdict}, {found} points over "
-        f"sup; with γ it is {weighed}."
+        f"**{NAMES[domain]}, hard EM with {size} labelled:** it {verdict}, {plain} points over "
+        f"sup; with γ it is {weighted}."
     )
 
 
@@ -102,15 +103,15 @@ def _few_against_many(sizes: Sizes, few: int, many: int) -> str:
     if SUP not in sizes[many]:
         return ""
     theirs = sizes[many][SUP].mean(PLAIN)
-    found = []
+    verdicts = []
     for method in (TOP_1, TOP_K):
         if method in sizes[few]:
             ours = sizes[few][method].mean(INFERENCE)
             verdict = "reaches" if ours >= theirs else "does not reach"
-            found.append(f"{method} + I, {ours:.1f}, {verdict} it ({ours - theirs:+.1f})")
+            verdicts.append(f"{method} + I, {ours:.1f}, {verdict} it ({ours - theirs:+.1f})")
     return (
         f"**Figure 4:** the supervised model without constraints has {theirs:.1f} with {many} "
-        f"labelled citations; with {few}, {' and '.join(found)}."
+        f"labelled citations; with {few}, {' and '.join(verdicts)}."
     )
 
 

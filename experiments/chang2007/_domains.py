@@ -31,11 +31,11 @@ class Sets:
 
 
 @lru_cache(maxsize=len(DOMAINS))
-def rules_of(domain: Domain) -> tuple[Penalised, ...]:
+def read_rules(domain: Domain) -> tuple[Penalised, ...]:
     """Table 1 of the paper, from the file of that name.
 
     Example:
-        >>> len(rules_of("citations")), len(rules_of("ads"))
+        >>> len(read_rules("citations")), len(read_rules("ads"))
         (11, 13)
     """
     return tuple(read_constraints(HERE / f"{domain}.toml").rules)
@@ -53,17 +53,17 @@ def rules_about(rules: Sequence[Penalised], labels: Collection[str]) -> list[Pen
         >>> [one.rule.labels for one in rules_about(rules, {"a"})]
         [('a',)]
     """
-    found = []
+    kept = []
     for one in rules:
-        named = getattr(one.rule, "labels", None)
+        named = getattr(one.rule, "labels", None)  # None where a rule is about all fields
         if named is None:
-            found.append(one)
+            kept.append(one)
             continue
         known = tuple(label for label in named if label in labels)
         if known:
             rule: Any = one.rule
-            found.append(one._replace(rule=dataclasses.replace(rule, labels=known)))
-    return found
+            kept.append(one._replace(rule=dataclasses.replace(rule, labels=known)))
+    return kept
 
 
 class Parts:
@@ -91,6 +91,7 @@ class Parts:
         self._data, self._domain, self._test = data, domain, test
         if domain == "citations":
             every = data.corpus(domain, "labelled")
+            # A seed of its own: which ones are kept apart must not depend on the draw.
             order = np.random.default_rng([2007]).permutation(len(every))
             self.apart = [every[index] for index in order[:apart]]
             self.pool = [every[index] for index in order[apart:]]
@@ -114,18 +115,19 @@ class Parts:
         Raises:
             ValueError: for more sentences than there are.
         """
+        # Test sentences first, so that those of more labelled sentences contain those of fewer.
         shuffled = self._shuffled(seed)
         if self._domain == "citations":
-            test, rest = shuffled[: self._test], shuffled[self._test :]
+            test, train = shuffled[: self._test], shuffled[self._test :]
         else:
-            test, rest = self._data.corpus(self._domain, "test", self._test), shuffled
-        return Sets(_first(rest, labelled), self._unlabelled(seed, unlabelled), test, self.fields)
+            test, train = self._data.corpus(self._domain, "test", self._test), shuffled
+        return Sets(_first(train, labelled), self._unlabelled(seed, unlabelled), test, self.fields)
 
     def draw_for_settings(self, seed: int, labelled: int, unlabelled: int) -> Sets:
         """As `draw`, but tested on the sentences that are kept apart."""
-        rest = self._shuffled(seed)
+        train = self._shuffled(seed)
         return Sets(
-            _first(rest, labelled), self._unlabelled(seed, unlabelled), self.apart, self.fields
+            _first(train, labelled), self._unlabelled(seed, unlabelled), self.apart, self.fields
         )
 
     def _shuffled(self, seed: int) -> list[Sentence]:
@@ -136,6 +138,7 @@ class Parts:
         """The first citations, which are nearest to computer science; any advertisements."""
         if self._domain == "citations" or self._data.source(self._domain) != "real":
             return self._data.corpus(self._domain, "unlabelled", count)
+        # Advertisements stand in no order that means anything: any of them will do.
         every = self._data.corpus(self._domain, "unlabelled")
         order = np.random.default_rng([2007, 2, seed]).permutation(len(every))
         return _first([every[index] for index in order[:count]], count)

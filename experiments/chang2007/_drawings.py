@@ -55,6 +55,7 @@ def figure_4(sizes: Sizes, expected: Mapping[str, Any], reference: int) -> Figur
 def _line(panel: Any, sizes: Sizes, method: str, how: str, name: str, color: int) -> None:
     at = [size for size, methods in sizes.items() if method in methods]
     values = [sizes[size][method].values(how) for size in at]
+    # A single draw has no spread, and a bar of no length.
     spreads = [statistics.stdev(some) if len(some) > 1 else 0.0 for some in values]
     means = [statistics.fmean(some) for some in values]
     panel.errorbar(
@@ -79,8 +80,8 @@ def _paper_line(
 
 def _finish(panel: Any, sizes: Sequence[int] | Sizes, label: str) -> None:
     panel.set(xlabel=label, ylabel="right tokens, %")
-    if max(sizes, default=1) > 30:
+    if max(sizes, default=1) > 30:  # 5, 10, 20, …, 300: small sizes would crowd at the left
         panel.set_xscale("log")
     panel.set_xticks(list(sizes), [str(size) for size in sizes])
-    panel.minorticks_off()
+    panel.minorticks_off()  # a logarithmic axis would put its own between the sizes
     panel.legend(fontsize=8)

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxseq.constraints import PUNCTUATION, Penalised, Tokens, bind_constraints, count_violations
+from jaxseq.constraints import PUNCTUATION, Penalised, Words, bind_constraints, count_violations
 from jaxseq.text import Sentence
 
 SIDES: tuple[str, ...] = ("before", "after", "both", "neither")
@@ -23,10 +23,10 @@ def violation_counts(rules: Sequence[Penalised], sentences: Sequence[Sentence]) 
         >>> violation_counts([Penalised(AtMostOnce(), 1.0)], [one]).tolist()
         [[1]]
     """
-    labels = _labels_of(rules, sentences)
+    labels = _all_labels(rules, sentences)
     constraints = bind_constraints(rules, labels)
     lengths = np.array([len(sentence) for sentence in sentences], np.int32)
-    longest = int(lengths.max())
+    longest = int(lengths.max())  # one shape, and so one program for all sentences
     number = {label: index for index, label in enumerate(labels)}
     paths = np.zeros((len(sentences), longest), np.int32)
     for row, sentence in zip(paths, sentences):
@@ -40,7 +40,7 @@ def violation_counts(rules: Sequence[Penalised], sentences: Sequence[Sentence]) 
     return np.asarray(jax.jit(jax.vmap(count))(x, paths, lengths))
 
 
-def _labels_of(rules: Sequence[Penalised], sentences: Sequence[Sentence]) -> list[str]:
+def _all_labels(rules: Sequence[Penalised], sentences: Sequence[Sentence]) -> list[str]:
     named = {label for one in rules for label in getattr(one.rule, "labels", None) or ()}
     return sorted(named | {label for sentence in sentences for label in sentence["label"]})
 
@@ -52,6 +52,7 @@ def _padded(array: np.ndarray, length: int) -> np.ndarray:
 def occasions(rule: Any, sentences: Sequence[Sentence]) -> int | None:
     """Tokens that a rule about words is about; None for other rules."""
     tokens = getattr(rule, "tokens", None)
+    # A rule about transitions has tokens as well, but is not about each of them.
     if tokens is None or getattr(rule, "side", None) is not None:
         return None
     return int(sum(tokens.marks(sentence).sum() for sentence in sentences))
@@ -64,16 +65,16 @@ def meetings(sentences: Sequence[Sentence]) -> dict[str, int]:
         >>> meetings([Sentence({"word": ["A", ".", "B", "C"], "label": list("XXYZ")})])
         {'before': 1, 'after': 0, 'both': 0, 'neither': 1}
     """
-    found = dict.fromkeys(SIDES, 0)
-    marks = Tokens(pattern=PUNCTUATION)
+    counts = dict.fromkeys(SIDES, 0)
+    marks = Words(pattern=PUNCTUATION)
     for sentence in sentences:
-        here, labels = marks.marks(sentence), sentence["label"]
+        marked, labels = marks.marks(sentence), sentence["label"]
         for t in range(1, len(labels)):
             if labels[t] != labels[t - 1]:
-                pair = (bool(here[t - 1]), bool(here[t]))
+                pair = (bool(marked[t - 1]), bool(marked[t]))
                 names = {(True, False): "before", (False, True): "after", (True, True): "both"}
-                found[names.get(pair, "neither")] += 1
-    return found
+                counts[names.get(pair, "neither")] += 1
+    return counts
 
 
 def evidence(rules: Sequence[Penalised], sentences: Sequence[Sentence]) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class Task:
         """Trained by constraint-driven learning, with the settings of the paper but for changes."""
         chosen = {
             "k": self.search.top_k,
+            # A beam cannot give more labellings than it keeps.
             "width": max(self.search.width, changes.get("k", self.search.top_k)),
             "keep": self.search.keep,
             "cycles": self.search.cycles,
@@ -69,6 +70,7 @@ class Task:
         stays with it.
         """
         changes: dict[str, dict[str, Any]] = {
+            # γ = 1 keeps θ0 as it is, whatever the one cycle learns.
             SUP: {"k": 1, "keep": 1.0, "cycles": 1, "learn_with_constraints": False},
             H: {"k": 1, "pool": True, "learn_with_constraints": False},
             HW: {"k": 1, "learn_with_constraints": False},
@@ -96,9 +98,9 @@ class Task:
 
     def compare(self, ours: Sequence[Sequence[str]], theirs: Sequence[Sequence[str]]) -> Any:
         """McNemar's test on the tokens of the test sentences."""
-        found = mcnemar(self.gold, ours, theirs)
+        test = mcnemar(self.gold, ours, theirs)
         return {
-            "only_ours": found.n10, "only_theirs": found.n01, "p_value": found.exact_p_value
+            "only_ours": test.n10, "only_theirs": test.n01, "p_value": test.exact_p_value
         }  # fmt: skip
 
 
@@ -106,5 +108,6 @@ class Task:
 def quietly() -> Iterator[None]:
     """Without the warning that a sentence cannot satisfy all hard constraints."""
     with warnings.catch_warnings():
+        # Hard constraints that cannot be met are part of section 7, and expected there.
         warnings.simplefilter("ignore", UserWarning)
         yield

@@ -61,20 +61,21 @@ class Setting:
             ('vol', '00')
         """
         change = NORMALISED[self.normalise]
-        found = []
+        read = []
         for sentence in sentences:
+            # The column of words stays as it is: rules are about words as they are written.
             columns: dict[str, Any] = {name: sentence[name] for name in sentence.columns}
-            found.append(Sentence({**columns, FORM: [change(w) for w in sentence["word"]]}))
-        return found
+            read.append(Sentence({**columns, FORM: [change(w) for w in sentence["word"]]}))
+        return read
 
     def rules(self, rules: Sequence[Penalised]) -> list[Penalised]:
         """The rules, with transitions on the side of this setting."""
-        found = []
+        changed = []
         for one in rules:
             if self.side is not None and isinstance(one.rule, TransitionsOnlyOn):
                 one = one._replace(rule=dataclasses.replace(one.rule, side=self.side))
-            found.append(one)
-        return found
+            changed.append(one)
+        return changed
 
 
 BASES: dict[str, Setting] = {
@@ -120,11 +121,11 @@ CHANGES: dict[str, Change] = {
 """Name → change."""
 
 
-def setting_of(domain: str, change: str = "base") -> Setting:
+def find_setting(domain: str, change: str = "base") -> Setting:
     """A domain's base with a change.
 
     Example:
-        >>> setting_of("ads", "cut-off 1").unknown_below
+        >>> find_setting("ads", "cut-off 1").unknown_below
         1
     """
     return dataclasses.replace(BASES[domain], **CHANGES[change].values)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Line = Mapping[str, Any]
-SIGNIFICANT = 0.05
+SIGNIFICANT = 0.05  # of two-sided tests, not corrected for how many there are
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,18 @@ class Scores:
 Methods = Mapping[str, Scores]
 
 
-def domains_of(lines: Sequence[Line]) -> list[str]:
+def list_domains(lines: Sequence[Line]) -> list[str]:
     """Domains in the order of the lines, each once."""
     return list(dict.fromkeys(line["cell"]["domain"] for line in lines))
 
 
 def by_method(lines: Sequence[Line]) -> dict[str, Scores]:
     """Method → its scores."""
-    found: dict[str, dict[int, Any]] = {}
+    by_name: dict[str, dict[int, Any]] = {}
     for line in lines:
         for name, one in line["result"]["methods"].items():
-            found.setdefault(name, {})[line["cell"]["seed"]] = one
-    return {name: Scores(by_seed) for name, by_seed in found.items()}
+            by_name.setdefault(name, {})[line["cell"]["seed"]] = one
+    return {name: Scores(by_seed) for name, by_seed in by_name.items()}
 
 
 def by_size(lines: Sequence[Line]) -> dict[int, dict[str, Scores]]:

@@ -17,7 +17,7 @@ from experiments.chang2007._summary import (
     Methods,
     by_method,
     by_size,
-    domains_of,
+    list_domains,
     mcnemar_counts,
 )
 
@@ -28,7 +28,7 @@ def report(results: list[dict[str, Any]], expected: dict[str, Any], config: Any)
     """Table 2, figures 3 and 4 and section 7 beside ours, and what is not in the paper."""
     texts, figures = [analysis(results, expected)], []
     table = parts(results, "table")
-    for domain in domains_of(table):
+    for domain in list_domains(table):
         lines = [line for line in table if line["cell"]["domain"] == domain]
         texts.append(_table(domain, lines, expected[domain], config))
         sizes = by_size(lines)
@@ -71,11 +71,11 @@ def _table(domain: str, lines: Sequence[Line], paper: Mapping[str, Any], config:
 
 
 def _cells(methods: Methods, how: str, published: Sequence[float] | None) -> list[str]:
-    found = []
+    cells = []
     for column, name in enumerate(METHODS):
         ours = mean_and_spread(methods[name].values(how)) if name in methods else NONE
-        found.append(ours if published is None else f"{ours} ({published[column]:.1f})")
-    return found
+        cells.append(ours if published is None else f"{ours} ({published[column]:.1f})")
+    return cells
 
 
 def _tests(lines: Sequence[Line]) -> str:
@@ -120,7 +120,7 @@ def _soft(lines: Sequence[Line], paper: Mapping[str, float], config: Any) -> str
 def _beyond(results: Sequence[Line], config: Any) -> str:
     rows = []
     lines = [*parts(results, "beyond"), *parts(results, "crf")]
-    for domain in domains_of(lines):
+    for domain in list_domains(lines):
         for part in ("beyond", "crf"):
             methods = by_method([one for one in parts(lines, part, domain=domain)])
             rows += [
@@ -145,7 +145,7 @@ def _beyond(results: Sequence[Line], config: Any) -> str:
 
 def _penalties(lines: Sequence[Line]) -> str:
     said = []
-    for domain in domains_of(lines):
+    for domain in list_domains(lines):
         first = parts(lines, "beyond", domain=domain)[0]
         listed = ", ".join(f"{n} {rho:.1f}" for n, rho in first["result"]["penalties"].items())
         said.append(f"{NAMES[domain]}, first draw: {listed}")
@@ -186,13 +186,13 @@ def _rules(lines: Sequence[Line]) -> str:
 
 def _settings(lines: Sequence[Line]) -> str:
     rows, methods = [], list(dict.fromkeys(n for line in lines for n in line["result"]["methods"]))
-    for domain in domains_of(lines):
-        here = parts(lines, "settings", domain=domain)
-        for name in dict.fromkeys(line["cell"]["setting"] for line in here):
-            for size in sorted({line["cell"]["labelled"] for line in here}):
-                found = by_method(parts(here, "settings", setting=name, labelled=size))
+    for domain in list_domains(lines):
+        own = parts(lines, "settings", domain=domain)
+        for name in dict.fromkeys(line["cell"]["setting"] for line in own):
+            for size in sorted({line["cell"]["labelled"] for line in own}):
+                scores = by_method(parts(own, "settings", setting=name, labelled=size))
                 row = [f"{NAMES[domain]}, {size}, {name}: {CHANGES[name].what}"]
-                rows.append([*row, *(_both(found, method) for method in methods)])
+                rows.append([*row, *(_both(scores, method) for method in methods)])
     if not rows:
         return ""
     return (
@@ -202,8 +202,8 @@ def _settings(lines: Sequence[Line]) -> str:
     )
 
 
-def _both(found: Methods, method: str) -> str:
-    if method not in found:
+def _both(scores: Methods, method: str) -> str:
+    if method not in scores:
         return NONE
-    means = [statistics.fmean(found[method].values(how)) for how in (PLAIN, INFERENCE)]
+    means = [statistics.fmean(scores[method].values(how)) for how in (PLAIN, INFERENCE)]
     return f"{means[0]:.1f} / {means[1]:.1f}"

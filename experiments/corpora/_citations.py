@@ -12,7 +12,7 @@ from experiments.corpora._citation_fields import (
 )
 from experiments.corpora._stream import Stream, Weighted
 from experiments.corpora._words import misspelt
-from jaxseq.text import Sentence, tokenize_citation
+from jaxseq.text import Sentence, tokenize
 
 CITATION_LABELS = tuple(sorted(WRITERS))
 """The 13 fields of a reference."""
@@ -88,7 +88,7 @@ def _citation(stream: Stream, labelled: bool) -> Sentence:
     words: list[str] = []
     labels: list[str] = []
     for label, text in fields:
-        tokens = tokenize_citation(text)
+        tokens = tokenize(text)
         words += tokens
         labels += [label.removeprefix("+")] * len(tokens)
     if stream.chance(20):

@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from jaxseq.text import (
-    Sentence,
+from experiments.data._formats import (
     read_ads,
     read_citations,
-    read_conll,
     read_genetag,
     read_genetag_mentions,
-    read_plain,
-    tokenize_citation,
 )
+from jaxseq.text import Sentence, read_conll, read_plain, tokenize
 
 UNKNOWN = "_"
 
@@ -79,7 +76,7 @@ def _conll2003(folder: Path, split: str, docstart: str = "skip") -> list[Sentenc
 def _citations(folder: Path, split: str) -> list[Sentence]:
     if split == "labelled":
         return read_citations(folder / "tagged_references.txt")
-    return read_plain(folder / "unlabeled.txt", tokenize=tokenize_citation)
+    return read_plain(folder / "unlabeled.txt", tokenize=tokenize)
 
 
 def _ads(folder: Path, split: str) -> list[Sentence]:

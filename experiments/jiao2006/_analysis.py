@@ -52,10 +52,10 @@ def _corpus(results: Sequence[Mapping[str, Any]]) -> str:
     return "generated sentences that stand in for GENETAG" if embedded else "GENETAG"
 
 
-def _p(found: Paired) -> str:
-    if found.t_test is None:
-        return f"sign test p = {found.sign_test:.2g}"
-    return f"paired t-test p = {found.t_test:.2g}, sign test p = {found.sign_test:.2g}"
+def _p(pairs: Paired) -> str:
+    if pairs.t_test is None:
+        return f"sign test p = {pairs.sign_test:.2g}"
+    return f"paired t-test p = {pairs.t_test:.2g}, sign test p = {pairs.sign_test:.2g}"
 
 
 def _on_held_out(name: str, runs: Runs) -> str:
@@ -63,6 +63,7 @@ def _on_held_out(name: str, runs: Runs) -> str:
     if weight is None or 0.0 not in runs:
         return ""
     gain, none, best = against_supervised(runs, weight), runs[0.0], runs[weight]
+    # Several draws that agree make a claim; one draw never does.
     verdict = "no clear difference" if len(best.by_seed) > 1 else "one seed only"
     if gain.t_test is not None and gain.t_test < SIGNIFICANT:
         verdict = "a clear gain" if gain.mean > 0 else "a clear loss"
@@ -82,7 +83,7 @@ def _sensitivity(main: Mapping[str, Runs], expected: Any) -> str:
     """The paper: not overly sensitive to γ until it is large; 20 % better in the best case."""
     parts = []
     for name, runs in main.items():
-        if 0.0 not in runs or len(runs) < 2:
+        if 0.0 not in runs or len(runs) < 2:  # nothing to compare with, or nothing to compare
             continue
         none = runs[0.0].mean("held_out", "f1")
         changes = [
@@ -154,6 +155,7 @@ def _self_training(
     results: Sequence[Mapping[str, Any]], main: Mapping[str, Runs], trained: Mapping[str, Scores]
 ) -> str:
     ends = [line["result"] for line in results if line["cell"]["part"] == "self-training"]
+    # Result files hold the text of the outcome, not the enum.
     fixed = sum(end["outcome"].startswith("converged") for end in ends)
     rounds = max((end["rounds"] for end in ends), default=0)
     parts = []
@@ -184,10 +186,10 @@ def _second(every: Mapping[tuple[str, int, str], Runs]) -> str:
     return f"**BC2GM**, best γ > 0 against 0 in F on E: {'; '.join(parts)}." if parts else ""
 
 
-def _settings(found: Mapping[str, Runs]) -> str:
+def _settings(by_setting: Mapping[str, Runs]) -> str:
     gains = {
         name: (weight, against_supervised(runs, weight).mean)
-        for name, runs in found.items()
+        for name, runs in by_setting.items()
         if (weight := best_weight(runs)) is not None
     }
     if not gains:

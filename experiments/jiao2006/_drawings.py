@@ -19,7 +19,7 @@ def held_out_figure(main: Mapping[str, Runs], expected: Mapping[str, Any]) -> Fi
     """Figure 2 of the paper: precision, recall and F on E by γ and unlabelled set."""
 
     def draw(canvas: Any) -> None:
-        panels = canvas.subplots(2, 3, sharex=True, sharey=True)
+        panels = canvas.subplots(2, 3, sharex=True, sharey=True)  # ours above the paper's
         places = _places(main, expected)
         for column, ratio in enumerate(("precision", "recall", "f1")):
             for index, (name, runs) in enumerate(main.items()):
@@ -81,6 +81,7 @@ def f1_figure(main: Mapping[str, Runs], expected: Mapping[str, Any]) -> Figure:
 def _places(main: Mapping[str, Runs], expected: Mapping[str, Any]) -> dict[float, int]:
     """γ → where it stands on the axis: side by side, as in the paper, for 0 has no logarithm."""
     weights = {weight for runs in main.values() for weight in runs}
+    # The paper's weights have places, too, also where ours were not run.
     weights |= {float(weight) for weight in expected["entropy_weights"]}
     return {weight: place for place, weight in enumerate(sorted(weights))}
 

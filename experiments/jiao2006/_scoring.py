@@ -39,15 +39,15 @@ def count_found(
         >>> count_found([(0, 1), (2, 3)], [(0, 3)], alternatives=[(0, 3)])
         1
     """
-    exact = set(gold) & set(predicted)
+    exact = set(gold) & set(predicted)  # first, or an alternative could take what is theirs
     left = sorted(set(gold) - exact)
-    found = len(exact)
+    count = len(exact)
     for start, stop in sorted((set(predicted) - exact) & set(alternatives)):
         match = next((one for one in left if one[0] < stop and start < one[1]), None)
         if match is not None:
-            left.remove(match)
-            found += 1
-    return found
+            left.remove(match)  # no mention is found twice
+            count += 1
+    return count
 
 
 def score_mentions(
@@ -86,5 +86,5 @@ def compare(
         for sentence, *both in zip(sentences, ours, theirs, strict=True)
     ]
     columns = [[[verdict[side]] for verdict in verdicts] for side in (0, 1)]
-    found = mcnemar([["True"]] * len(verdicts), *columns)
-    return {"only_ours": found.n10, "only_theirs": found.n01, "p_value": found.exact_p_value}
+    test = mcnemar([["True"]] * len(verdicts), *columns)
+    return {"only_ours": test.n10, "only_theirs": test.n01, "p_value": test.exact_p_value}

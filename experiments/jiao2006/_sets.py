@@ -57,10 +57,11 @@ def draw_sets(
     """
     if len(multiples) != len(UNLABELLED):
         raise ValueError(f"multiples: expected {len(UNLABELLED)} numbers, got {list(multiples)}")
+    # Of its own stream: no other experiment draws the same order by the same seed.
     order = np.random.default_rng([2006, seed]).permutation(len(sentences))
     shuffled = [sentences[index] for index in order]
     so_far = np.cumsum([len(sentence) for sentence in shuffled])
-    count = int(np.searchsorted(so_far, words)) + 1
+    count = int(np.searchsorted(so_far, words)) + 1  # the sentence that reaches it is whole
     ends = np.cumsum([count, *(multiple * count for multiple in multiples)]).tolist()
     if ends[-1] >= len(shuffled):
         raise ValueError(

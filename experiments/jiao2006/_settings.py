@@ -53,7 +53,7 @@ class Setting:
 
     def schedule(self, weight: float) -> Any:
         """γ, or how it rises."""
-        if not self.steps:
+        if not self.steps:  # a plain number takes the path without a schedule
             return weight
         return optax.exponential_decay(
             init_value=weight / 100, transition_steps=self.steps, decay_rate=100, end_value=weight
@@ -74,7 +74,7 @@ class Setting:
     def sentence_weights(self, sentences: Sequence[Sentence]) -> list[float] | None:
         """How much each labelled sentence counts."""
         if self.mention_weight == 1:
-            return None
+            return None  # not a list of ones: the objective is then that of no weights, to the bit
         return [
             self.mention_weight if set(sentence["label"]) != {"O"} else 1.0
             for sentence in sentences

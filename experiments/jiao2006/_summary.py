@@ -14,7 +14,7 @@ Where = Literal["transductive", "held_out"]
 Key = tuple[str, int, str]
 """Corpus, words of A, and unlabelled set."""
 
-SIGNIFICANT = 0.05
+SIGNIFICANT = 0.05  # of two-sided tests, not corrected for how many there are
 
 
 @dataclass(frozen=True)
@@ -49,40 +49,40 @@ class Scores:
 
 def by_weight(results: Sequence[Mapping[str, Any]]) -> dict[Key, dict[float, Scores]]:
     """Scores of the cells ``entropy``: by corpus, size and set, then by γ."""
-    found: dict[Key, dict[float, dict[int, Any]]] = {}
+    runs_by_key: dict[Key, dict[float, dict[int, Any]]] = {}
     for line in results:
         cell = line["cell"]
         if cell["part"] == "entropy":
-            runs = found.setdefault((cell["corpus"], cell["words"], cell["unlabelled"]), {})
+            runs = runs_by_key.setdefault((cell["corpus"], cell["words"], cell["unlabelled"]), {})
             for run in line["result"]["runs"]:
                 runs.setdefault(run["entropy_weight"], {})[cell["seed"]] = run
     return {
         key: {weight: Scores(by_seed) for weight, by_seed in sorted(runs.items())}
-        for key, runs in found.items()
+        for key, runs in runs_by_key.items()
     }
 
 
 def self_trained(results: Sequence[Mapping[str, Any]]) -> dict[str, Scores]:
     """Scores of the cells ``self-training``, by set."""
-    found: dict[str, dict[int, Any]] = {}
+    by_set: dict[str, dict[int, Any]] = {}
     for line in results:
         if line["cell"]["part"] == "self-training":
             cell, result = line["cell"], line["result"]
-            found.setdefault(cell["unlabelled"], {})[cell["seed"]] = result["self_trained"]
-    return {name: Scores(by_seed) for name, by_seed in found.items()}
+            by_set.setdefault(cell["unlabelled"], {})[cell["seed"]] = result["self_trained"]
+    return {name: Scores(by_seed) for name, by_seed in by_set.items()}
 
 
 def settings(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[float, Scores]]:
     """Scores of the cells ``settings``, by setting and γ."""
-    found: dict[str, dict[float, dict[int, Any]]] = {}
+    by_setting: dict[str, dict[float, dict[int, Any]]] = {}
     for line in results:
         if line["cell"]["part"] == "settings":
-            runs = found.setdefault(line["cell"]["setting"], {})
+            runs = by_setting.setdefault(line["cell"]["setting"], {})
             for run in line["result"]["runs"]:
                 runs.setdefault(run["entropy_weight"], {})[line["cell"]["seed"]] = run
     return {
         name: {weight: Scores(by_seed) for weight, by_seed in sorted(runs.items())}
-        for name, runs in found.items()
+        for name, runs in by_setting.items()
     }
 
 
@@ -120,6 +120,7 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:
         from scipy.stats import ttest_rel
 
         t_test = float(ttest_rel(ours, theirs).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
+    # The sign test: ties say nothing, and the others fall either way with probability 1/2.
     up, down = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
     tail = sum(math.comb(up + down, k) for k in range(min(up, down) + 1)) / 2 ** (up + down)
     return Paired(statistics.fmean(gaps), spread, t_test, min(1.0, 2 * tail))
@@ -128,5 +129,6 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:
 def against_supervised(runs: Mapping[float, Scores], weight: float) -> Paired:
     """The gain of γ in F on E over γ = 0, on the seeds that have both."""
     ours, theirs = (runs[one].counts("held_out") for one in (weight, 0.0))
+    # Results may be incomplete: only what both have can be compared.
     seeds = [seed for seed in ours if seed in theirs]
     return paired([ours[seed].f1 for seed in seeds], [theirs[seed].f1 for seed in seeds])

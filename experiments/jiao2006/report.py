@@ -98,9 +98,9 @@ def _paper_counts(expected: Mapping[str, Any], name: str, label: str) -> list[st
     index, table = _paper_index(expected, label), expected["table2"]
     if index is None:
         return [NONE, NONE]
-    found, predicted = table[name]["found"][index], table[name]["predicted"][index]
-    counts = SpanCounts(found, predicted, table["gold"])
-    return [f"{predicted}/{found}", f"{counts.f1:.3f}"]
+    right, predicted = table[name]["found"][index], table[name]["predicted"][index]
+    counts = SpanCounts(right, predicted, table["gold"])
+    return [f"{predicted}/{right}", f"{counts.f1:.3f}"]
 
 
 def _held_out(scores: Scores) -> list[str]:

@@ -78,23 +78,23 @@ class Config:
 
 def cells(config: Config, seeds: Sequence[int]) -> list[dict[str, Any]]:
     """A cell for each labelled and unlabelled set, and the smaller parts."""
-    found: list[dict[str, Any]] = []
+    listed: list[dict[str, Any]] = []
     for seed in seeds:
         for name in config.sets:
-            found.append(_cell("entropy", "genetag", config.words, name, seed))
-            found.append(_cell("self-training", "genetag", config.words, name, seed))
+            listed.append(_cell("entropy", "genetag", config.words, name, seed))
+            listed.append(_cell("self-training", "genetag", config.words, name, seed))
         for name in config.cross_validated_sets:
-            found.append(_cell("cross-validation", "genetag", config.words, name, seed))
+            listed.append(_cell("cross-validation", "genetag", config.words, name, seed))
     for words in config.second_words:
         for seed in list(seeds)[: config.second_seeds]:
-            found += [_cell("entropy", "bc2gm", words, name, seed) for name in config.second_sets]
+            listed += [_cell("entropy", "bc2gm", words, name, seed) for name in config.second_sets]
     if config.gradient_sentences:
-        found.append({"part": "gradients"})
+        listed.append({"part": "gradients"})
     for name in config.settings:
-        found += [
+        listed += [
             {"part": "settings", "setting": name, "seed": seed} for seed in config.settings_seeds
         ]
-    return found
+    return listed
 
 
 def _cell(part: str, corpus: str, words: int, unlabelled: str, seed: int) -> dict[str, Any]:
@@ -158,15 +158,15 @@ class _Task:
         """Mentions on the unlabelled set and on E; against the first tagger that was scored,
         McNemar's test on E."""
         held_out = tagger.predict(self.sets.held_out)
-        found = {
+        scores = {
             "transductive": self._counts(self.gold, tagger.predict(self.gold)),
             "held_out": self._counts(self.sets.held_out, held_out),
         }
         if self._first is None:
             self._first = held_out
         else:
-            found["mcnemar"] = compare(self.sets.held_out, held_out, self._first)
-        return found
+            scores["mcnemar"] = compare(self.sets.held_out, held_out, self._first)
+        return scores
 
     def _counts(self, gold: list[Sentence], predicted: list[list[str]]) -> dict[str, Any]:
         exact = score_mentions(gold, predicted)
@@ -244,7 +244,7 @@ def _self_training(config: Config, task: _Task) -> dict[str, Any]:
 
 def _cross_validation(config: Config, task: _Task) -> dict[str, Any]:
     """γ chosen by the labelled sentences alone."""
-    found = jaxseq.choose_entropy_weight(
+    choice = jaxseq.choose_entropy_weight(
         config.tagger(),
         task.labelled,
         task.labels,
@@ -253,8 +253,8 @@ def _cross_validation(config: Config, task: _Task) -> dict[str, Any]:
         folds=config.folds,
         scoring="span_f1",
     )
-    scores = np.asarray(found.scores).tolist()
-    return {"weights": list(found.weights), "scores": scores, "best": float(found.best)}
+    scores = np.asarray(choice.scores).tolist()
+    return {"weights": list(choice.weights), "scores": scores, "best": float(choice.best)}
 
 
 def _setting(config: Config, setting: Setting, seed: int, data: Any) -> dict[str, Any]:

@@ -44,18 +44,18 @@ class Config:
                 raise ValueError(f"{name}: expected 1 or more, got {getattr(self, name)}")
 
 
-ALGORITHMS = ("mann", "jiao", "autodiff")
+ALGORITHMS = ("mann", "jiao", "autodiff")  # whose growth is measured
 
 
 def cells(config: Config, seeds: Sequence[int]) -> list[dict[str, Any]]:
     """Agreement a seed, the wall-clock ratio, growth an algorithm and axis, and spans."""
-    found: list[dict[str, Any]] = [{"part": "agreement", "seed": seed} for seed in seeds]
-    found.append({"part": "real agreement"})
-    found.append({"part": "ratio"})
+    listed: list[dict[str, Any]] = [{"part": "agreement", "seed": seed} for seed in seeds]
+    listed.append({"part": "real agreement"})
+    listed.append({"part": "ratio"})
     for algorithm in ALGORITHMS:
-        found += [{"part": "growth", "algorithm": algorithm, "axis": axis} for axis in ("n", "s")]
-    found.append({"part": "spans"})
-    return found
+        listed += [{"part": "growth", "algorithm": algorithm, "axis": axis} for axis in ("n", "s")]
+    listed.append({"part": "spans"})
+    return listed
 
 
 def run_cell(config: Config, cell: dict[str, Any], data: Any) -> dict[str, Any]:
@@ -90,14 +90,14 @@ def _entropy_in_logs(nodes: jax.Array, edges: jax.Array) -> jax.Array:
 
 @jax.jit
 def _mann(nodes: jax.Array, edges: jax.Array):
-    found = jaxseq.mann_entropy_gradient(jaxseq.Chain(nodes, edges))
-    return found.nodes, found.edges
+    gradient = jaxseq.mann_entropy_gradient(jaxseq.Chain(nodes, edges))
+    return gradient.nodes, gradient.edges
 
 
 @jax.jit
 def _jiao(nodes: jax.Array, edges: jax.Array):
-    found = jaxseq.jiao_entropy_gradient(jaxseq.Chain(nodes, edges))
-    return found.nodes, found.edges
+    gradient = jaxseq.jiao_entropy_gradient(jaxseq.Chain(nodes, edges))
+    return gradient.nodes, gradient.edges
 
 
 _autodiff = jax.jit(jax.grad(_entropy_in_logs, (0, 1)))
@@ -109,34 +109,35 @@ GRADIENTS: dict[str, Callable[..., Any]] = {"mann": _mann, "jiao": _jiao, "autod
 def _disagreement(nodes: jax.Array, edges: jax.Array) -> dict[str, float]:
     """Largest difference of each derivation from Mann's, relative to the largest entry."""
     reference = [np.asarray(part) for part in _mann(nodes, edges)]
+    # A chain of one label has gradient 0, which nothing can be divided by.
     size = max(1e-12, *(np.abs(part).max() for part in reference))
-    others = {"jiao": _jiao, "autodiff": _autodiff, "forward-mode autodiff": _forward_mode}
-    found = {}
-    for name, gradient in others.items():
+    derivations = {"jiao": _jiao, "autodiff": _autodiff, "forward-mode autodiff": _forward_mode}
+    errors = {}
+    for name, gradient in derivations.items():
         parts = gradient(nodes, edges)
         worst = max(np.abs(np.asarray(a) - b).max() for a, b in zip(parts, reference))
-        found[name] = float(worst / size)
+        errors[name] = float(worst / size)
     value = float(jaxseq.entropy(jaxseq.Chain(nodes, edges)))
     plain = float(_entropy_in_logs(nodes, edges))
-    found["value, autodiff's recursion"] = abs(value - plain) / max(1e-12, abs(plain))
-    return found
+    errors["value, autodiff's recursion"] = abs(value - plain) / max(1e-12, abs(plain))
+    return errors
 
 
-def _worst(found: list[dict[str, float]]) -> dict[str, Any]:
+def _worst(errors: list[dict[str, float]]) -> dict[str, Any]:
     """Of many chains. Rounded up to a power of ten: the last digits are the machine's own."""
-    worst = {name: max(one[name] for one in found) for name in found[0]}
+    worst = {name: max(one[name] for one in errors) for name in errors[0]}
     bound = {name: float(10.0 ** np.ceil(np.log10(max(x, 1e-17)))) for name, x in worst.items()}
-    return {"chains": len(found), "relative_error_below": bound}
+    return {"chains": len(errors), "relative_error_below": bound}
 
 
 def _agreement_on_random_chains(seed: int) -> dict[str, Any]:
     rng = np.random.default_rng([2007, seed])
-    with jax.enable_x64(True):
-        found = []
+    with jax.enable_x64(True):  # errors of the formulas, not of float32
+        errors = []
         for n, s, scale in ((1, 3, 1.0), (8, 3, 3.0), (30, 5, 1.0)):
             nodes, edges = rng.normal(size=(n, s)) * scale, rng.normal(size=(s, s)) * scale
-            found.append(_disagreement(jnp.asarray(nodes), jnp.asarray(edges)))
-        return _worst(found)
+            errors.append(_disagreement(jnp.asarray(nodes), jnp.asarray(edges)))
+        return _worst(errors)
 
 
 # --------------------------------------------------------------------------------- real data
@@ -162,14 +163,15 @@ def _chain(tagger: jaxseq.CRFTagger, sentence: Sentence) -> jaxseq.Chain:
 
 def _agreement_on_sentences(config: Config, data: Any) -> dict[str, Any]:
     tagger = _trained(config, data)
-    found = []
+    errors = []
     for sentence in _of_one_length(data.corpus("conll2000", "test"), config.agreement_sentences):
         chain = _chain(tagger, sentence)
         nodes, edges = np.asarray(chain.nodes), np.asarray(chain.edges)
+        # The scores of a float32 model, whose entropies are then computed in float64.
         with jax.enable_x64(True):
             arrays = (jnp.asarray(array, jnp.float64) for array in (nodes, edges))
-            found.append(_disagreement(*arrays))
-    return _worst(found)
+            errors.append(_disagreement(*arrays))
+    return _worst(errors)
 
 
 def _of_one_length(sentences: list[Sentence], count: int) -> list[Sentence]:
@@ -218,11 +220,12 @@ def _stages(objective: Objective) -> dict[str, float]:
 def _best_seconds(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
     """Best of some rounds, each of which runs all twice."""
     best = dict.fromkeys(runs, np.inf)
-    for run in runs.values():
+    for run in runs.values():  # compiles
         jax.block_until_ready(run())
     for _ in range(rounds):
         for name, run in runs.items():
             for _ in range(2):
+                # Twice in a row: the first one finds the caches full of another's data.
                 began = time.perf_counter()
                 jax.block_until_ready(run())
                 best[name] = min(best[name], time.perf_counter() - began)
@@ -258,10 +261,10 @@ def _spans(config: Config, data: Any) -> dict[str, Any]:
     predicted = tagger.predict(sentences)
     shown, wrong_inside, wrong_outside, inside, outside = [], 0, 0, 0, 0
     for sentence, labels in zip(sentences, predicted):
-        if not len(sentence):
+        if not len(sentence):  # has no span
             continue
         ids = tagger.extractor_.transform([sentence]).ids
-        start, stop, nats, whole = _most_uncertain(tagger.model_, ids, config.span_width)
+        start, stop, nats, sentence_nats = _most_uncertain(tagger.model_, ids, config.span_width)
         wrong = [a != b for a, b in zip(labels, sentence["label"])]
         inside, outside = inside + stop - start, outside + len(wrong) - (stop - start)
         wrong_inside += sum(wrong[start:stop])
@@ -271,7 +274,7 @@ def _spans(config: Config, data: Any) -> dict[str, Any]:
                 "words": list(sentence["word"]),
                 "span": [start, stop],
                 "nats": round(nats, 3),
-                "sentence_nats": round(whole, 3),
+                "sentence_nats": round(sentence_nats, 3),
                 "predicted": labels[start:stop],
                 "gold": list(sentence["label"][start:stop]),
             }
@@ -294,16 +297,17 @@ def _most_uncertain(
     width = min(width, n)
     padded = 1 << max(3, (n - 1).bit_length())  # few shapes
     ids = np.pad(ids, ((0, padded - n), (0, 0)), constant_values=-1)
-    entropies, whole = _span_entropies(model, ids, n, width)
+    entropies, sentence_entropy = _span_entropies(model, ids, n, width)
     entropies = np.asarray(entropies)[: n - width + 1]
     start = int(np.argmax(entropies))
-    return start, start + width, float(entropies[start]), float(whole)
+    return start, start + width, float(entropies[start]), float(sentence_entropy)
 
 
 @jax.jit
 def _span_entropies(model: jaxseq.CRF, ids: jax.Array, n: jax.Array, width: jax.Array):
     """Entropy of the span from each position on, and of the sentence."""
     chain = model.chain(ids, length=n)
+    # Starts on padding repeat the last real one; the caller cuts them off.
     starts = jnp.minimum(jnp.arange(ids.shape[0]), n - width)
     each = jax.vmap(lambda start: jaxseq.span_entropy(chain, start, start + width))
     return each(starts), jaxseq.entropy(chain)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from experiments import Figure
-from experiments.wanvarie2011._summary import Curve, Result, mean_of
+from experiments.wanvarie2011._summary import Curve, Result, mean_result
 from experiments.wanvarie2011._task import TITLES
 
 Rows = Mapping[str, Sequence[Result]]
@@ -98,19 +98,19 @@ DRAWINGS = (
 """Every figure, in the order of the report."""
 
 
-def figures_of(task: str, rows: Rows, expected: Mapping[str, Any]) -> list[Figure]:
+def draw_figures(task: str, rows: Rows, expected: Mapping[str, Any]) -> list[Figure]:
     """The figures of a task that can be drawn: those of the paper need one of their rows.
 
     Args:
         task: one of `TITLES`. rows: its results. expected: the paper's numbers of the task.
     """
-    found = []
+    figures = []
     for drawing in DRAWINGS:
-        there = [row for row in drawing.rows if row in rows]
+        rows_present = [row for row in drawing.rows if row in rows]
         wanted = len(drawing.rows) if drawing.needs_all else 1
-        if drawing.task == task and len(there) >= wanted:
-            found.append(_figure(drawing, there, rows, expected))
-    return found
+        if drawing.task == task and len(rows_present) >= wanted:
+            figures.append(_figure(drawing, rows_present, rows, expected))
+    return figures
 
 
 def _figure(
@@ -132,7 +132,7 @@ def _figure(
             _paper_point(left, right, expected.get(row), tokens, color)
         for row, style in (("Sup", ":"), (drawing.level, "-.")):
             if row is not None and row in rows:
-                level = mean_of(rows[row], "f1")
+                level = mean_result(rows[row], "f1")
                 left.axhline(level, color="C6", ls=style, lw=1.2, label=row)
         left.set(xlabel="labelled tokens", ylabel="F1, %")
         right.set(xlabel="labelled tokens", ylabel="seconds of training")

@@ -14,7 +14,7 @@ from typing import Any
 import jaxseq
 from experiments._files import write_whole
 from experiments.wanvarie2011._task import Part
-from jaxseq.active import Answer
+from jaxseq.active import Answer, holds_run
 
 ROUNDS, STATE = "rounds.jsonl", "learner"
 KEPT = (
@@ -86,11 +86,11 @@ class Loop:
         clock = time.perf_counter()
         tagger = learner.refit(l2=l2)
         took = round(time.perf_counter() - clock, 4)
-        found, seconds = self.score(tagger), one["seconds"]
+        scores, seconds = self.score(tagger), one["seconds"]
         return {
             **one,
-            **found,
-            "asking": {name: one[name] for name in found},
+            **scores,
+            "asking": {name: one[name] for name in scores},
             "seconds": {**seconds, "last training": took, "all": round(seconds["all"] + took, 4)},
         }
 
@@ -99,7 +99,7 @@ class Loop:
         if self.folder is None:
             return self.learner.begin(self.pool.sentences, classes=classes), []
         state = self.folder / STATE
-        if (state / "settings.json").is_file():
+        if holds_run(state):
             learner = jaxseq.ActiveLearner.resume(state, self.pool.sentences)
             return learner, self._kept()[: learner.status().round]
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -126,11 +126,11 @@ class Loop:
     def _record(
         self, learner: jaxseq.ActiveLearner, seconds: dict[str, float], number: int
     ) -> Round:
-        told = {**learner.history_[-1], **learner.status().as_dict()}
+        last = {**learner.history_[-1], **learner.status().as_dict()}
         trainings = _trainings(learner, number)
         seconds = {**seconds, "all": sum(seconds.values())}
         return {
-            **{name: told[name] for name in KEPT},
+            **{name: last[name] for name in KEPT},
             "before_recheck": {name: trainings[0][name] for name in FIRST},
             "replaced": len(trainings) > 1,
             **self.score(learner.tagger_),

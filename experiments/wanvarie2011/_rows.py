@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from jaxseq.active import Groups, Sequences, Spans, Strategy, Tokens
+from jaxseq.active import GroupQueries, SequenceQueries, SpanQueries, Strategy, TokenQueries
 
 TASKS = ("np", "conll2000", "conll2003")
 SUPERVISED = ("Sup", "Pointwise")
@@ -45,9 +45,12 @@ class Usual:
     """What a row has where its name does not say otherwise.
 
     Args:
-        threshold: δ. query_size: q. per_sentence: tokens of a sentence a round, at most; 0 for
-            any number. span_width: tokens of a span, at most. start: of which sentences the
-            initial set is. initial: how many these are.
+        threshold: δ.
+        query_size: q.
+        per_sentence: tokens of a sentence per round, at most; 0 for any number.
+        span_width: tokens of a span, at most.
+        start: of which sentences the initial set is.
+        initial: how many these are.
     """
 
     threshold: float
@@ -63,9 +66,14 @@ class Row:
     """A row of a table.
 
     Args:
-        kind: one of `KINDS`. threshold, query_size, per_sentence, span_width, start, initial: as
-            of `Usual`.
-        per_form: tokens of a word form a round, at most; 0 for any number.
+        kind: one of `KINDS`.
+        threshold: as of `Usual`, and the next five too.
+        query_size: q.
+        per_sentence: 0 for any number.
+        span_width: in tokens.
+        start: of which sentences the initial set is.
+        initial: how many these are.
+        per_form: tokens of a word form per round, at most; 0 for any number.
         l2: of its tagger; None for that of the task.
         most_percent: of the tokens are labelled, then it stops; None for its own stop.
         between: iterations of a training, at most, after which more is asked; 0 for any number.
@@ -125,17 +133,17 @@ class Row:
             ValueError: for a supervised row, which asks nothing.
         """
         if self.kind == "Partial":
-            return Tokens(None, self.threshold)
+            return TokenQueries(None, self.threshold)
         if self.kind == "Proposed":
             limits = (self.per_sentence or None, self.per_form or None)
-            return Tokens(self.query_size, self.threshold, *limits)
+            return TokenQueries(self.query_size, self.threshold, *limits)
         if self.kind == "Groups":
-            return Groups(ALIKE, self.query_size, self.threshold, self.per_sentence or None)
+            return GroupQueries(ALIKE, self.query_size, self.threshold, self.per_sentence or None)
         if self.kind == "Spans":
-            return Spans(self.span_width, self.query_size, self.threshold)
+            return SpanQueries(self.span_width, self.query_size, self.threshold)
         if self.kind in SEQUENCES:
             changes = SEQUENCES[self.kind]
-            return Sequences(self.query_size, threshold=self.threshold, **changes)
+            return SequenceQueries(self.query_size, threshold=self.threshold, **changes)
         raise ValueError(f"strategy: expected a row that asks, got {self.kind}")
 
 
@@ -145,7 +153,8 @@ def row_named(text: str, usual: Usual) -> Row:
     ``between=`` and ``last=`` (last_l2) as needed.
 
     Args:
-        text: the name. usual: for what the name leaves out.
+        text: the name.
+        usual: for what the name leaves out.
 
     Raises:
         ValueError: for a kind, a setting or a value that is not known, or that the row does not
@@ -154,9 +163,9 @@ def row_named(text: str, usual: Usual) -> Row:
     Example:
         >>> usual = Usual(0.99, 500, per_sentence=0, span_width=3, start="longest", initial=50)
         >>> row_named("Proposed δ=.90", usual).strategy
-        Tokens(count=500, threshold=0.9, per_sentence=None, per_form=None)
+        TokenQueries(count=500, threshold=0.9, per_sentence=None, per_form=None)
         >>> row_named("Proposed δ=.90 each=1 forms=2", usual).strategy
-        Tokens(count=500, threshold=0.9, per_sentence=1, per_form=2)
+        TokenQueries(count=500, threshold=0.9, per_sentence=1, per_form=2)
         >>> row_named("Wanvarie10", usual).strategy.ask
         'unsure'
     """
@@ -164,22 +173,22 @@ def row_named(text: str, usual: Usual) -> Row:
     if kind not in KINDS:
         raise ValueError(f"row {text!r}: expected one of {', '.join(KINDS)}, got {kind!r}")
     values: dict[str, Any] = dict(vars(usual))
-    given: set[str] = set()
+    seen: set[str] = set()
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not (equals and name in MAKERS) or (name == "start" and value not in STARTS):
             known = f"{', '.join(f'{one}=…' for one in MAKERS)} with {', '.join(STARTS)}"
             raise ValueError(f"row {text!r}: expected {known}, got {setting!r}")
-        if name in given:
+        if name in seen:
             raise ValueError(f"row {text!r}: expected {name}=… once, got it again")
-        given.add(name)
+        seen.add(name)
         key, make = MAKERS[name]
         try:
             values[key] = make(value)
         except ValueError:
             wanted = "a whole number" if make is int else "a number"
             raise ValueError(f"row {text!r}: expected {wanted}, got {setting!r}") from None
-    if unused := given - _settings_of(kind):
+    if unused := seen - _heeded(kind):
         names = ", ".join(f"{name}=…" for name in MAKERS if name in unused)
         raise ValueError(f"row {text!r}: expected only what {kind} heeds, got {names}")
     try:
@@ -191,7 +200,7 @@ def row_named(text: str, usual: Usual) -> Row:
     return row
 
 
-def _settings_of(kind: str) -> set[str]:
+def _heeded(kind: str) -> set[str]:
     """Settings that make a difference to a row of a kind."""
     if kind in SUPERVISED:
         return {"l2"}

@@ -16,19 +16,19 @@ SIGNIFICANT = 0.05
 
 def by_row(results: Sequence[Line], task: str) -> dict[str, list[Result]]:
     """Row → its results, one for every seed, in the order of the lines."""
-    found: dict[str, list[Result]] = {}
+    rows: dict[str, list[Result]] = {}
     for line in results:
         if line["cell"]["task"] == task:
-            found.setdefault(line["cell"]["row"], []).append(line["result"])
-    return found
+            rows.setdefault(line["cell"]["row"], []).append(line["result"])
+    return rows
 
 
-def tasks_of(results: Sequence[Line]) -> list[str]:
+def task_names(results: Sequence[Line]) -> list[str]:
     """Tasks in the order of the lines, each once."""
     return list(dict.fromkeys(line["cell"]["task"] for line in results))
 
 
-def mean_of(results: Sequence[Result], name: str) -> float:
+def mean_result(results: Sequence[Result], name: str) -> float:
     """Over seeds."""
     return statistics.fmean(float(result[name]) for result in results)
 
@@ -74,12 +74,12 @@ def first_not_worse(result: Result) -> Mapping[str, Any] | None:
 
     One good round between bad ones is luck: there are many rounds to have it in.
     """
-    found = None
+    first = None
     for one in reversed(result.get("rounds", ())):
         if is_worse(one):
             break
-        found = one
-    return found
+        first = one
+    return first
 
 
 # --------------------------------------------------------------------------------------- curves
@@ -128,8 +128,8 @@ def mean_gap(pairs: Sequence[tuple[Result, Result]]) -> Gap | None:
     Args:
         pairs: the results of the first and of the second row, by seed.
     """
-    found = [gap(Curve.of(first), Curve.of(second)) for first, second in pairs]
-    there = [one for one in found if one is not None]
+    gaps = [gap(Curve.of(first), Curve.of(second)) for first, second in pairs]
+    there = [one for one in gaps if one is not None]
     if not there:
         return None
     means = (statistics.fmean(getattr(one, name) for one in there) for name in ("mean", "above"))

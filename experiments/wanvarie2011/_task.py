@@ -39,7 +39,10 @@ class Task:
     """What a row is trained on and tested on.
 
     Args:
-        name: one of `TITLES`. pool: to ask labels of. test: to score on. l2: of every tagger.
+        name: one of `TITLES`.
+        pool: to ask labels of.
+        test: to score on.
+        l2: of every tagger.
         max_iterations: of every training.
     """
 
@@ -68,7 +71,9 @@ def read_part(data: Any, task: str, split: str, count: int | None) -> Part:
     """A part of a task's corpus.
 
     Args:
-        data: `experiments.data.Data`. task: one of `TITLES`. split: ``"train"`` or ``"test"``.
+        data: `experiments.data.Data`.
+        task: one of `TITLES`.
+        split: ``"train"`` or ``"test"``.
         count: the first sentences; None for all.
     """
     # Only as the files have them are there as many sentences and tokens as in table 1.
@@ -93,7 +98,8 @@ class Judge:
     """Scores labellings of the test sentences, and compares them with those of Sup.
 
     Args:
-        task: with the test sentences. sup: the labels that Sup gives them.
+        task: with the test sentences.
+        sup: the labels that Sup gives them.
         other_sup: those of another Sup to compare with; None for none.
     """
 
@@ -111,14 +117,14 @@ class Judge:
         The same test with the other Sup is in ``"other_sup"``, where there is one.
         """
         test = self._task.test
-        found = tagger.predict(test.sentences)
-        scores = span_scores(test.labels, found)
-        told: dict[str, Any] = {"f1": 100 * scores.overall.f1, "accuracy": 100 * scores.accuracy}
-        told |= self._against(self._sup, found)
+        predicted = tagger.predict(test.sentences)
+        scores = span_scores(test.labels, predicted)
+        report: dict[str, Any] = {"f1": 100 * scores.overall.f1, "accuracy": 100 * scores.accuracy}
+        report |= self._against(self._sup, predicted)
         if self._other is not None:
-            told["other_sup"] = self._against(self._other, found)
-        return told
+            report["other_sup"] = self._against(self._other, predicted)
+        return report
 
-    def _against(self, sup: Sequence[Sequence[str]], found: Labels) -> dict[str, Any]:
-        test = mcnemar(self._task.test.labels, sup, found)
+    def _against(self, sup: Sequence[Sequence[str]], predicted: Labels) -> dict[str, Any]:
+        test = mcnemar(self._task.test.labels, sup, predicted)
         return {"only_sup": test.n10, "only_ours": test.n01, "p_value": test.p_value}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments import Figure, Section, markdown_table, mean_and_spread
-from experiments.wanvarie2011._drawings import SPANS, Rows, figures_of
+from experiments.wanvarie2011._drawings import SPANS, Rows, draw_figures
 from experiments.wanvarie2011._summary import (
     Result,
     at_share,
@@ -14,9 +14,9 @@ from experiments.wanvarie2011._summary import (
     first_not_worse,
     is_worse,
     mean_gap,
-    mean_of,
+    mean_result,
     share,
-    tasks_of,
+    task_names,
 )
 from experiments.wanvarie2011._task import TITLES
 
@@ -30,9 +30,9 @@ def report(results: list[dict[str, Any]], expected: dict[str, Any], config: Any)
     """Tables 4 to 6 and figures 3 to 9 beside ours, rows at equal labels, and spans."""
     texts: list[str] = []
     figures: list[Figure] = []
-    for task in tasks_of(results):
+    for task in task_names(results):
         rows, paper = by_row(results, task), expected[task]
-        drawn = figures_of(task, rows, paper)
+        drawn = draw_figures(task, rows, paper)
         figures += drawn
         texts += [
             _table(task, rows, paper, config),
@@ -51,16 +51,18 @@ def report(results: list[dict[str, Any]], expected: dict[str, Any], config: Any)
 def _table(task: str, rows: Rows, paper: Mapping[str, Any], config: Any) -> str:
     cells = []
     for row, results in rows.items():
-        told = paper.get(row, {})
+        published = paper.get(row, {})
         cells.append(
             [
                 row,
-                _with(mean_and_spread([one["f1"] for one in results], 2), told.get("f1"), ".2f"),
+                _with(
+                    mean_and_spread([one["f1"] for one in results], 2), published.get("f1"), ".2f"
+                ),
                 _worst_p(results),
-                _with(_percent(results, "tokens"), told.get("tokens"), ".2f"),
-                _with(_percent(results, "sentences", "sampled"), told.get("sequences"), ".2f"),
+                _with(_percent(results, "tokens"), published.get("tokens"), ".2f"),
+                _with(_percent(results, "sentences", "sampled"), published.get("sequences"), ".2f"),
                 _percent(results, "sentences"),
-                _with(f"{mean_of(results, 'seconds'):.0f}", told.get("seconds"), ".0f"),
+                _with(f"{mean_result(results, 'seconds'):.0f}", published.get("seconds"), ".0f"),
                 _ending(row, results),
             ]
         )
@@ -135,20 +137,20 @@ def _at_equal_labels(rows: Rows, paper: Mapping[str, Any]) -> str:
     """Every row where it has as many labels as the paper's, whenever it stopped."""
     cells = []
     for row, results in rows.items():
-        told = paper.get(row, {})
-        if "rounds" not in results[0] or told.get("tokens", 100) >= 100:
+        published = paper.get(row, {})
+        if "rounds" not in results[0] or published.get("tokens", 100) >= 100:
             continue
-        found = _with_tokens(results, [at_share(one, told["tokens"]) for one in results])
-        if found:
-            f1 = mean_of(found, "f1")
-            gap_to_sup = f1 - mean_of(rows["Sup"], "f1") if "Sup" in rows else None
+        reached = _with_tokens(results, [at_share(one, published["tokens"]) for one in results])
+        if reached:
+            f1 = mean_result(reached, "f1")
+            gap_to_sup = f1 - mean_result(rows["Sup"], "f1") if "Sup" in rows else None
             cells.append(
                 [
                     row,
-                    f"{_percent(found, 'tokens')} ({told['tokens']:.2f})",
-                    f"{mean_and_spread([one['f1'] for one in found], 2)} ({told['f1']:.2f})",
+                    f"{_percent(reached, 'tokens')} ({published['tokens']:.2f})",
+                    f"{mean_and_spread([one['f1'] for one in reached], 2)} ({published['f1']:.2f})",
                     NONE if gap_to_sup is None else f"{gap_to_sup:+.2f}",
-                    _worst_p(found),
+                    _worst_p(reached),
                 ]
             )
     if not cells:
@@ -178,11 +180,13 @@ def _when_enough(rows: Rows, goal: float) -> str:
     for row, results in rows.items():
         if "rounds" not in results[0] or "asking" in results[0]:
             continue
-        found = _with_tokens(results, [first_not_worse(one) for one in results])
-        of = f" in {len(found)} of {len(results)} runs" if 0 < len(found) < len(results) else ""
-        if found:
-            scores = f"F1 {mean_and_spread([one['f1'] for one in found], 2)}"
-            said.append(f"{row} from {_percent(found, 'tokens')} % of the tokens on ({scores}){of}")
+        reached = _with_tokens(results, [first_not_worse(one) for one in results])
+        of = f" in {len(reached)} of {len(results)} runs" if 0 < len(reached) < len(results) else ""
+        if reached:
+            scores = f"F1 {mean_and_spread([one['f1'] for one in reached], 2)}"
+            said.append(
+                f"{row} from {_percent(reached, 'tokens')} % of the tokens on ({scores}){of}"
+            )
         else:
             said.append(f"{row} never")
     if not said:
@@ -201,17 +205,17 @@ def _spans(rows: Rows) -> str:
     if not all(row in rows for row in SPANS):
         return ""
     by_token, by_span = (rows[row] for row in SPANS)
-    found = mean_gap(list(zip(by_span, by_token)))
-    if found is None:
+    gap = mean_gap(list(zip(by_span, by_token)))
+    if gap is None:
         return ""
     verdict = "no better and no worse than"
-    if abs(found.mean) >= CLEAR:
-        verdict = "better than" if found.mean > 0 else "worse than"
+    if abs(gap.mean) >= CLEAR:
+        verdict = "better than" if gap.mean > 0 else "worse than"
     return (
         f"Spans of Mann & McCallum's entropy are {verdict} tokens here, both without a limit of "
         "tokens a sentence: at equal labels, from "
-        f"{found.begin:,} to {found.end:,} tokens, their F1 is {found.mean:+.2f} points on average "
-        f"({found.lowest:+.2f} to {found.highest:+.2f}), and above in {found.above:.0%} of that "
+        f"{gap.begin:,} to {gap.end:,} tokens, their F1 is {gap.mean:+.2f} points on average "
+        f"({gap.lowest:+.2f} to {gap.highest:+.2f}), and above in {gap.above:.0%} of that "
         "stretch. A span counts as as many labels as it has tokens; for a person, neighbours may "
         "be cheaper than tokens far apart.\n"
     )
@@ -226,11 +230,13 @@ def _trainings(rows: Rows) -> str:
             stages = dict.fromkeys(name for one in rounds for name in one["seconds"])
             stages.pop("all")
             spent = {name: sum(one["seconds"].get(name, 0.0) for one in rounds) for name in stages}
-            whole = sum(one["seconds"]["all"] for one in rounds)
+            all_seconds = sum(one["seconds"]["all"] for one in rounds)
             most = sorted(spent, key=lambda name: -spent[name])[:3]
-            shares = ", ".join(f"{name} {spent[name] / max(whole, 1e-9):.0%}" for name in most)
+            shares = ", ".join(
+                f"{name} {spent[name] / max(all_seconds, 1e-9):.0%}" for name in most
+            )
             steps = sum(one["iterations"] for one in rounds) / len(rounds)
-            cells.append([row, f"{whole / len(rounds):.1f}", f"{steps:.0f}", shares])
+            cells.append([row, f"{all_seconds / len(rounds):.1f}", f"{steps:.0f}", shares])
     if not cells:
         return ""
     header = ["", "seconds a round", "iterations a round", "where they go"]

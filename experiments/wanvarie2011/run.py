@@ -70,33 +70,33 @@ class Config:
 
 def cells(config: Config, seeds: Sequence[int]) -> list[dict[str, Any]]:
     """A cell for every row, and for every seed where chance has a part in it."""
-    found: list[dict[str, Any]] = []
+    cells: list[dict[str, Any]] = []
     for text in config.rows:
         task, row = task_and_row(text)
         cell = {"task": task, "row": row}
         drawn = row_named(row, config.usual).is_drawn
-        found += [{**cell, "seed": seed} for seed in seeds] if drawn else [cell]
-    return found
+        cells += [{**cell, "seed": seed} for seed in seeds] if drawn else [cell]
+    return cells
 
 
 def run_cell(config: Config, cell: dict[str, Any], data: Any) -> dict[str, Any]:
     """The results of one row."""
     data.corpus(CORPUS[cell["task"]], "train", 0)  # noted as used, also when it is known already
     row = row_named(cell["row"], config.usual)
-    task = task_of(config, cell["task"], data, row.l2)
+    task = make_task(config, cell["task"], data, row.l2)
     size = {"tokens": task.pool.tokens, "sentences": len(task.pool.sentences)}
-    sup_labels, sup = sup_of(task_of(config, cell["task"], data, row.sup_l2))
+    sup_labels, sup = train_sup(make_task(config, cell["task"], data, row.sup_l2))
     if row.kind == "Sup":
         return {**size, **sup}
     judge = Judge(task, sup_labels)
     if row.is_supervised:
         return {**size, **_trained_once(task, judge)}
-    learner = learner_of(config, row, task, cell.get("seed", 0))
+    learner = make_learner(config, row, task, cell.get("seed", 0))
     rounds = _rounds(config, cell, Loop(learner, task.pool, judge, last_l2=row.last_l2))
     return {**size, **rounds[-1], "rounds": rounds, "seconds": total_seconds(rounds)}
 
 
-def task_of(config: Config, name: str, data: Any, l2: float | None = None) -> Task:
+def make_task(config: Config, name: str, data: Any, l2: float | None = None) -> Task:
     """A task with its sentences, and another l2 than that of the settings where it is given."""
     sizes = (config.train, config.test)
     strength = config.l2[name] if l2 is None else l2
@@ -113,13 +113,13 @@ def _read_task(data: Any, name: str, train: int, test: int, l2: float, max_itera
 
 
 @lru_cache(maxsize=3)
-def sup_of(task: Task) -> tuple[Labels, dict[str, Any]]:
+def train_sup(task: Task) -> tuple[Labels, dict[str, Any]]:
     """What Sup says of the test sentences, and its row; the last three are kept."""
     clock = time.perf_counter()
     tagger = task.supervised()
     seconds = time.perf_counter() - clock
-    found = tagger.predict(task.test.sentences)
-    return found, _whole(task, tagger, Judge(task, found), seconds)
+    predicted = tagger.predict(task.test.sentences)
+    return predicted, _whole(task, tagger, Judge(task, predicted), seconds)
 
 
 def _trained_once(task: Task, judge: Judge) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _whole(task: Task, tagger: Any, judge: Judge, seconds: float) -> dict[str, A
 # ----------------------------------------------------------------------------- active learning
 
 
-def learner_of(
+def make_learner(
     config: Config, row: Row, task: Task, seed: int = 0, most_rounds: int | None = None
 ) -> jaxseq.ActiveLearner:
     """The learner of a row.
@@ -174,8 +174,8 @@ def _rounds(config: Config, cell: dict[str, Any], loop: Loop) -> list[Round]:
     if not kept:
         return loop.run()
     size = [len(loop.pool.sentences), loop.pool.tokens]  # generated sentences are another pool
-    told = json.dumps([asdict(config), cell, size], sort_keys=True)
-    folder = Path(kept) / f"wanvarie2011-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    about = json.dumps([asdict(config), cell, size], sort_keys=True)
+    folder = Path(kept) / f"wanvarie2011-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
     rounds = replace(loop, folder=folder).run()
     done = folder.with_name(f"{folder.name}.done")
     shutil.rmtree(done, ignore_errors=True)

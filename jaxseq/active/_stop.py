@@ -1,17 +1,14 @@
-"""When to stop."""
+"""Where active learning starts, where it stands, and when to stop."""
 
 from __future__ import annotations
 
 import operator
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import numpy as np
 
-from jaxseq.active._strategies import Look
-
-# -------------------------------------------------------------------------------------------------
-# Where active learning starts.
-
+from jaxseq.active._query import Look
 
 HOW = ("longest", "random", "shortest")
 
@@ -43,16 +40,16 @@ def first_sentences(
     """
     if how not in HOW:
         raise ValueError(f"how: expected one of {list(HOW)}, got {how!r:.60}")
-    count = operator.index(count)
+    count = operator.index(count)  # refuses 2.0, takes NumPy's numbers
     if count < 0:
         raise ValueError(f"count: expected 0 or more, got {count}")
     lengths = np.asarray(lengths)
-    there = np.flatnonzero(lengths > 0)
+    filled = np.flatnonzero(lengths > 0)
     if how == "random":
-        order = np.random.default_rng(seed).permutation(len(there))
+        order = np.random.default_rng(seed).permutation(len(filled))
     else:
-        order = np.argsort(lengths[there] * (-1 if how == "longest" else 1), kind="stable")
-    return there[order][:count]
+        order = np.argsort(lengths[filled] * (-1 if how == "longest" else 1), kind="stable")
+    return filled[order][:count]
 
 
 def agreement(before: np.ndarray, after: np.ndarray) -> float:
@@ -64,7 +61,8 @@ def agreement(before: np.ndarray, after: np.ndarray) -> float:
     frequencies of labels. 1 when both give one and the same label to all tokens.
 
     Args:
-        before, after: int [N], N ≥ 1.
+        before: int [N], N ≥ 1.
+        after: int [N], of the same tokens.
 
     Returns:
         At most 1.
@@ -88,20 +86,21 @@ def agreement(before: np.ndarray, after: np.ndarray) -> float:
     n = len(before)
     names, numbers = np.unique(np.concatenate([before, after]), return_inverse=True)
     first, second = (np.bincount(half, minlength=len(names)) for half in np.split(numbers, 2))
-    agreed, chance = int((before == after).sum()), int((first * second).sum())  # of n, of n²
-    if chance == n * n:
+    # Whole numbers, of n and of n²: equal labellings have a κ of 1 to the bit.
+    agreed, chance = int((before == after).sum()), int((first * second).sum())
+    if chance == n * n:  # one label on all tokens, twice: 0/0
         return 1.0
     return (agreed * n - chance) / (n * n - chance)
 
 
-def is_stable(found: float, number_informative: int, q: int, kappa: float = 0.9999) -> bool:
-    """The rule of `should_stop`, of an agreement that is known.
+def is_stable(agreed: float, number_informative: int, q: int, kappa: float = 0.9999) -> bool:
+    """The rule of `should_stop`, for an agreement that is known.
 
     Example:
         >>> is_stable(0.99995, 20, q=500), is_stable(0.99995, 500, q=500)
         (True, False)
     """
-    return found > kappa and number_informative < q
+    return agreed > kappa and number_informative < q
 
 
 def should_stop(
@@ -113,9 +112,10 @@ def should_stop(
     `kappa`, and fewer than q units are left to be asked.
 
     Args:
-        look_before, look_now: at the same pool, by the model of the round before and by this one.
-        number_informative: of `informative`.
-        q: units asked a round.
+        look_before: at the pool, by the model of the round before.
+        look_now: at the same pool, by the model of this round.
+        number_informative: what `informative` returns.
+        q: units asked per round.
         kappa: to be passed; 1 is never passed.
 
     Example:
@@ -127,5 +127,63 @@ def should_stop(
     Reference:
         Wanvarie et al. 2011, section 4.2.
     """
-    found = agreement(look_before.labels, look_now.labels)
-    return is_stable(found, number_informative, q, kappa)
+    agreed = agreement(look_before.labels, look_now.labels)
+    return is_stable(agreed, number_informative, q, kappa)
+
+
+@dataclass(frozen=True)
+class ActiveStatus:
+    """Where active learning stands.
+
+    Args:
+        round: trainings done; the number of the round under way. 0 has the initial sentences.
+        tokens: in the pool.
+        sentences: in the pool.
+        labelled_tokens: with a label from the annotator.
+        labelled_sentences: with such a token.
+        sampled_sentences: with such a token, or chosen whole by `SequenceQueries`, which may find
+            nothing to ask in them.
+        guessed_tokens: that took the model's label.
+        waiting: queries of this round with a token that has no answer.
+        informative: units that the strategy could still ask: tokens, or sentences.
+        kappa: agreement on the pool of the last model that learnt new labels with the one before
+            it; None before there is such a pair. Training once more on the same labels changes
+            next to nothing, and says nothing of whether to stop.
+        objective: of the last training.
+        stop: whether to stop.
+        why: in words, or why not.
+
+    Example:
+        >>> status = ActiveStatus(1, 10, 3, 4, 1, 1, 0, 2, 5, None, 0.5, False, "…")
+        >>> status.labelled_share
+        0.4
+    """
+
+    round: int
+    tokens: int
+    sentences: int
+    labelled_tokens: int
+    labelled_sentences: int
+    sampled_sentences: int
+    guessed_tokens: int
+    waiting: int
+    informative: int | None
+    kappa: float | None
+    objective: float | None
+    stop: bool
+    why: str
+
+    @property
+    def labelled_share(self) -> float:
+        """Of all tokens."""
+        return self.labelled_tokens / self.tokens
+
+    @property
+    def sentence_share(self) -> float:
+        """Of all sentences."""
+        return self.labelled_sentences / self.sentences
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, the shares too, for JSON."""
+        shares = {"labelled_share": self.labelled_share, "sentence_share": self.sentence_share}
+        return {**asdict(self), **shares}

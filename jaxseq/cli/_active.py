@@ -11,11 +11,24 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxseq.active import Answer
+from jaxseq.active import STRATEGIES
+from jaxseq.cli._active_run import (
+    ActiveRun,
+    Corpora,
+    line_on_training,
+    lines_on_dev,
+    looked_at,
+    opened,
+    report_lines,
+    tell,
+    write_corpora,
+)
 from jaxseq.cli._annotate import add_annotate
 from jaxseq.cli._files import (
     FEATURES,
@@ -25,6 +38,7 @@ from jaxseq.cli._files import (
     Corpus,
     Names,
     add_corpus_options,
+    add_model_settings,
     iter_blocks,
     iter_input,
     read_corpus,
@@ -34,30 +48,7 @@ from jaxseq.cli._files import (
     require_rereadable,
     shown,
 )
-from jaxseq.cli._questions import (
-    ActiveRun,
-    AnswerRules,
-    Corpora,
-    Question,
-    Refusals,
-    add_active_train,
-    add_folder_and_json,
-    add_learner_options,
-    add_status,
-    check_learner_options,
-    labelling_config,
-    line_on_training,
-    lines_of,
-    lines_on_dev,
-    looked_at,
-    naming_options,
-    new_learner,
-    opened,
-    questions_of,
-    task_of,
-    tell,
-    write_corpora,
-)
+from jaxseq.cli._questions import Question, as_task, ask_in_words, labelling_config, read_answers
 from jaxseq.cli._train import (
     BUILT_IN,
     BY_COLUMNS,
@@ -68,8 +59,100 @@ from jaxseq.cli._train import (
 )
 from jaxseq.text import Sentence, Templates, open_to_replace
 
-# -------------------------------------------------------------------------------------------------
-# The pool of active learning: sentences in the format of the labelled ones, or plain text.
+if TYPE_CHECKING:
+    from jaxseq.active import ActiveLearner, Strategy
+
+METAVARS = {int: "N", float: "P", str: "TEMPLATE"}
+
+
+def strategy_settings() -> dict[str, dict[str, Field[Any]]]:
+    """Name of a setting → the strategies that have it, each with its field."""
+    settings: dict[str, dict[str, Field[Any]]] = {}
+    for name, kind in STRATEGIES.items():
+        for one in fields(kind):  # pyright: ignore[reportArgumentType] - a dataclass
+            if "setting" in one.metadata:
+                settings.setdefault(one.name, {})[name] = one
+    return settings
+
+
+def add_learner_options(parser: argparse.ArgumentParser) -> None:
+    """Add the groups of options about what to ask, when to stop, and how to train."""
+    add = parser.add_argument_group("what to ask, and when to stop").add_argument
+    summaries = "; ".join(f"{name}: {kind.summary}" for name, kind in STRATEGIES.items())
+    add("--strategy", choices=tuple(STRATEGIES), default="tokens",
+        help=f"what to ask for: {summaries} (tokens)")  # fmt: skip
+    for name, by_strategy in strategy_settings().items():
+        about = next(iter(by_strategy.values())).metadata["setting"]
+        of = "" if len(by_strategy) == len(STRATEGIES) else f"of {' and '.join(by_strategy)}: "
+        # Without a default: that of the strategy holds, and an option that it lacks is noticed.
+        how: dict[str, Any] = {"type": about.parse, "metavar": METAVARS.get(about.parse)}
+        if about.choices:
+            how = {"choices": about.choices}
+        if about.parse is None:
+            how = {"action": "store_const", "const": True}
+        add(_flag(name), help=f"{of}{about.help}", **how)
+    add("--initial", type=int, default=50, metavar="N", help="sentences of the first round, if no "
+        "label is known (50)")  # fmt: skip
+    add(
+        "--initial-how",
+        choices=("longest", "random", "shortest"),
+        default="longest",
+        help="which ones (longest)",
+    )
+    add("--kappa", type=float, default=0.9999, metavar="K", help="stop when the last two models "
+        "agree by more, and little is left to ask (0.9999)")  # fmt: skip
+    add("--budget", type=int, metavar="N", help="stop after so many labelled tokens")
+    add("--max-rounds", type=int, metavar="N", help="stop after so many rounds")
+    add = parser.add_argument_group("training").add_argument
+    add_model_settings(add, "of L-BFGS, a round")
+    add("--between", type=int, metavar="N", help="iterations of a round after which more is asked, "
+        "at most; the last round, and jaxseq active train, have all (all)")  # fmt: skip
+    add("--seed", type=int, default=0, metavar="N", help="of random first sentences (0)")
+    add("--cores", type=int, metavar="N", help="threads to train with (all)")
+
+
+def choose_strategy(options: argparse.Namespace) -> Strategy:
+    """The strategy that the options describe; ValueError where they do not go together."""
+    settings = {}
+    for name, by_strategy in strategy_settings().items():
+        value = getattr(options, name)
+        if value is not None and options.strategy not in by_strategy:
+            strategies = " or ".join(by_strategy)
+            raise ValueError(f"{_flag(name)}: expected along with --strategy {strategies} only")
+        if value is not None:
+            settings[name] = value
+    with naming_options(settings):
+        return STRATEGIES[options.strategy](**settings)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+@contextmanager
+def naming_options(settings: Collection[str]) -> Iterator[None]:
+    """Errors on one of these settings, which begin with its name, begin with the option's."""
+    try:
+        yield
+    except ValueError as error:
+        name, colon, message = str(error).partition(":")
+        if name not in settings:
+            raise
+        raise ValueError(f"{_flag(name)}{colon}{message}") from None
+
+
+def new_learner(options: argparse.Namespace, templates: Templates) -> ActiveLearner:
+    """The learner that the options describe."""
+    from jaxseq.active import ActiveLearner
+    from jaxseq.crf import CRFTagger
+
+    def chosen(*names: str) -> dict[str, Any]:
+        return {name: getattr(options, name) for name in names}
+
+    of_tagger = ("l1", "l2", "max_iterations", "weights", "cutoff", "scheme", "cores", "seed")
+    of_rounds = ("initial", "initial_how", "kappa", "max_rounds", "budget", "seed", "between")
+    tagger = CRFTagger(templates, **chosen(*of_tagger))
+    return ActiveLearner(tagger, choose_strategy(options), **chosen(*of_rounds))
 
 
 def templates_for_pool(
@@ -96,12 +179,13 @@ def _names_of_pool(options: argparse.Namespace) -> Names:
         if len(options.columns) < 2 or options.columns[-1] is None:
             raise ValueError("--columns: expected a name for the label, the last, and one before")
         return options.columns
-    if options.format != "conll" or options.pool_format == "plain":
+    if options.pool_format == "plain":
         return (FEATURES[0], LABEL)
     path: str = options.pool
     if path == STANDARD:
         raise ValueError("--pool: expected a file, or --columns with the names of its columns")
     require_file(path)
+    # The first line tells the number of columns, and then the file is read from its beginning.
     require_rereadable(path, "or else --columns with the names of its columns")
     blocks = iter_blocks(path, options.delimiter)
     width = next((block.width for block in blocks if not block.is_docstart), 0)
@@ -118,7 +202,8 @@ def read_pool(options: argparse.Namespace, like: Corpus, needed: Sequence[str]) 
 
     Args:
         options: those of ``jaxseq active start``.
-        like: of `templates_for_pool`. needed: the columns that the templates read.
+        like: what `templates_for_pool` returns.
+        needed: the columns that the templates read.
 
     Returns:
         At least one sentence.
@@ -139,15 +224,15 @@ def _refuse_labels(
 
     What also occurs in the first column, as punctuation does, and the O, prove nothing.
     """
-    words, *others = sentences[0].columns
-    cells = {name: {cell for s in sentences for cell in s[name]} for name in (words, *others)}
-    for name in others:
-        found = sorted((cells[name] & labels) - {OUTSIDE} - cells[words])
-        if found:
+    words, *features = sentences[0].columns
+    cells = {name: {cell for s in sentences for cell in s[name]} for name in (words, *features)}
+    for name in features:
+        suspects = sorted((cells[name] & labels) - {OUTSIDE} - cells[words])
+        if suspects:
             raise ValueError(
                 f"{place}: expected no labels in column {like.names.index(name) + 1}, {name!r}, "
-                f"found {found[0]!r} (--columns names the columns, the label last, and leaves one "
-                "out with '-')"
+                f"found {suspects[0]!r} (--columns names the columns, the label last, and leaves "
+                "one out with '-')"
             )
 
 
@@ -159,14 +244,6 @@ def _read_plain(options: argparse.Namespace, needed: Sequence[str]) -> list[Sent
     if not sentences:
         raise ValueError(f"{place}: expected at least one sentence, found none")
     return sentences
-
-
-# -------------------------------------------------------------------------------------------------
-# ``jaxseq active start``: a folder for active learning, and its first model.
-
-
-if TYPE_CHECKING:
-    from jaxseq.active import ActiveLearner
 
 
 def add_start(subparsers: Any) -> None:
@@ -181,8 +258,8 @@ def add_start(subparsers: Any) -> None:
     add = parser.add_argument
     add("--pool", required=True, metavar="FILE", help="sentences to choose from; labels in it are "
         "never looked at; columns may lack the label (- is standard input)")  # fmt: skip
-    add("--pool-format", choices=("same", "plain"), default="same", help="of the pool: that of "
-        "--format, or plain text, one sentence a line, tokens between spaces (same)")  # fmt: skip
+    add("--pool-format", choices=("same", "plain"), default="same", help="of the pool: columns "
+        "as in --train, or plain text, one sentence a line, tokens between spaces (same)")  # fmt: skip
     add("--train", metavar="FILE", help="sentences that have labels; the last column is the label")
     add("--labels", type=parse_labels, metavar="A,B,…", help="all labels that may be given; with "
         "--train those that it lacks")  # fmt: skip
@@ -213,7 +290,11 @@ def parse_labels(text: str) -> tuple[str, ...]:
 
 
 def _run_start(options: argparse.Namespace) -> int:
-    check_learner_options(options)
+    choose_strategy(options)  # before anything is read, which may take long
+    for name in ("budget", "between"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ValueError(f"--{name}: expected 1 or more, got {value}")
     out = Path(options.out)
     _require_place(out)
     if options.train is None and options.labels is None:
@@ -229,30 +310,27 @@ def _run_start(options: argparse.Namespace) -> int:
     learner = new_learner(options, templates)
     _write(out, learner, train, pool, dev, options)
     with opened(options.out) as run:
-        told = []
-        if run.has_labels():
+        training = []
+        if run.label_counts()["labelled_tokens"]:
             run.train()
-            told.append(line_on_training(run))
+            training.append(line_on_training(run))
         report = run.report()
     counts = (0 if train is None else len(train.sentences), len(pool))
     report |= {"given_sentences": counts[0], "pool_sentences": counts[1], "labels": run.classes}
-    print(json.dumps(report, allow_nan=False) if options.json else _as_text(report, told))
+    print(json.dumps(report, allow_nan=False) if options.json else _start_as_text(report, training))
     return 0
 
 
-def _as_text(report: dict[str, Any], told: list[str]) -> str:
+def _start_as_text(report: dict[str, Any], training: list[str]) -> str:
     lines = [
         f"read      {report['given_sentences']:,} sentences with labels, "
         f"{report['pool_sentences']:,} to choose from",
         f"labels    {' '.join(report['labels'])}; jaxseq active labels --add adds others",
-        *told,
-        *lines_of(report),
+        *training,
+        *report_lines(report),
         f"then      jaxseq active query {report['folder']}, or annotate {report['folder']}",
     ]
     return "\n".join(lines)
-
-
-# ------------------------------------------------------------------------------------- folder
 
 
 def _require_place(out: Path) -> None:
@@ -273,15 +351,20 @@ def _write(
     options: argparse.Namespace,
 ) -> None:
     """Make the folder, which appears only when all of it is there."""
-    given = [] if train is None else [s.without(str(train.names[-1])) for s in train.sentences]
+
+    def words(corpus: Corpus | None) -> list[Sentence]:
+        if corpus is None:
+            return []
+        return [sentence.without(str(corpus.names[-1])) for sentence in corpus.sentences]
+
     sources = {name: getattr(options, name) for name in ("train", "pool", "dev")}
-    dev_sentences = [] if dev is None else [s.without(str(dev.names[-1])) for s in dev.sentences]
     dev_labels = [] if dev is None else dev.known_labels()
-    corpora = Corpora([*given, *pool], dev_sentences, dev_labels, sources)
+    corpora = Corpora([*words(train), *pool], words(dev), dev_labels, sources)
     labels: Any = None if train is None else [*train.labels, *[None] * len(pool)]
     classes = set(options.labels or ())
     if train is not None:
         classes |= {label for row in train.labels for label in row if label is not None}
+    # Beside the place, on the same disk, so that moving it there is one step.
     folder = out.absolute().with_name(f".{out.absolute().name}.{secrets.token_hex(6)}.tmp")
     try:
         learner.begin(corpora.pool, labels, sorted(classes), folder=folder)
@@ -289,110 +372,6 @@ def _write(
         os.replace(folder, out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-# -------------------------------------------------------------------------------------------------
-# Answers in JSON lines, as programs write them.
-
-
-def answers_of_lines(
-    lines: Iterable[str], path: str, rules: AnswerRules
-) -> tuple[list[Answer], int]:
-    """Read answers, a JSON object a line.
-
-    Either one token, ``{"round", "sentence", "position", "label"}``, or neighbours, ``{"round",
-    "sentence", "start", "labels"}``: a line of ``queries.jsonl`` with ``"labels"`` added is one.
-    A label may be a list of possible ones, and None among the labels is no answer.
-
-    Args:
-        lines: of the file. path: what messages call it. rules: what answers must be.
-
-    Returns:
-        The answers, and how many lines had none: those of ``queries.jsonl`` as they are.
-
-    Raises:
-        ValueError: with the file and the line, for all lines that are something else.
-
-    Example:
-        >>> from jaxseq.cli._questions import Corpora
-        >>> from jaxseq.text import Sentence
-        >>> rules = AnswerRules(2, Corpora([Sentence({"word": ["a", "b"]})], [], [], {}), ["N"])
-        >>> answers_of_lines(['{"round": 2, "sentence": 0, "position": 1, "label": "N"}'], "f", rules)
-        ([Answer(sentence=0, position=1, label='N')], 0)
-    """  # noqa: E501 - a line of the example
-    answers: list[Answer] = []
-    skipped, refusals = 0, Refusals(path)
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        with refusals.noted():
-            found = _answers_of(line, f"{path}:{number}", rules)
-            answers += found
-            skipped += not found
-    refusals.tell()
-    return answers, skipped
-
-
-def _answers_of(line: str, place: str, rules: AnswerRules) -> list[Answer]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{place}: expected a JSON object, got {error}") from error
-    if not isinstance(row, dict):
-        raise ValueError(f"{place}: expected a JSON object, got {line!r:.60}")
-    rules.round_of(row.get("round"), place)
-    sentence = rules.sentence(row.get("sentence"), place)
-    if "label" in row and "labels" in row:
-        raise ValueError(f"{place}: expected 'label' or 'labels', got both")
-    if "label" in row:
-        position = rules.position(row.get("position"), sentence, place)
-        return [Answer(sentence, position, rules.label(row["label"], place))]
-    if "labels" in row:
-        return _neighbours(row, sentence, place, rules)
-    if "guess" in row:  # a query that nobody has answered
-        return []
-    raise ValueError(f"{place}: expected 'label' with 'position', or 'labels' with 'start'")
-
-
-def _neighbours(row: dict[str, Any], sentence: int, place: str, rules: AnswerRules) -> list[Answer]:
-    start, labels = rules.position(row.get("start"), sentence, place, "start"), row["labels"]
-    if not isinstance(labels, list):
-        raise ValueError(f"{place}: expected 'labels', a list, got {labels!r:.60}")
-    words = rules.corpora.words(sentence)
-    most = row.get("stop", len(words))
-    if start + len(labels) > len(words) or ("stop" in row and start + len(labels) != most):
-        raise ValueError(
-            f"{place}: expected labels for tokens {start} … {most} − 1 of sentence {sentence}, got "
-            f"{len(labels)}"
-        )
-    if "words" in row and row["words"] != list(words[start : start + len(labels)]):
-        raise ValueError(
-            f"{place}: expected the words of sentence {sentence} from {start} on, "
-            f"{' '.join(words[start : start + len(labels)])!r}, got {row['words']!r:.80}"
-        )
-    return [
-        Answer(sentence, start + offset, rules.label(label, place))
-        for offset, label in enumerate(labels)
-        if label is not None
-    ]
-
-
-# -------------------------------------------------------------------------------------------------
-# ``jaxseq active labels``: the labels that may be given, and more of them.
-
-
-def add_labels(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq active labels``."""
-    parser = subparsers.add_parser(
-        "labels",
-        help="list the labels that may be given, or add some",
-        description="List the labels that may be given, or add some that were not thought of at "
-        "the start. What was answered stays; the next training starts from the weights that are "
-        "known. Queries that were written before do not offer new labels: write them again.",
-    )
-    add_folder_and_json(parser)
-    parser.add_argument("--add", nargs="+", metavar="NAME", help="labels that are not known yet")
-    parser.set_defaults(run=_run_labels)
 
 
 def _run_labels(options: argparse.Namespace) -> int:
@@ -406,28 +385,7 @@ def _run_labels(options: argparse.Namespace) -> int:
     return 0
 
 
-# -------------------------------------------------------------------------------------------------
-# ``jaxseq active query``: what to label next, in files.
-
-
 TASKS, CONFIG, LINES = "tasks.json", "labels.xml", "queries.jsonl"
-
-
-def add_query(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq active query``."""
-    parser = subparsers.add_parser(
-        "query",
-        help="write what to label next, for Label Studio and as JSON lines",
-        description="Write the queries of this round that have no answer yet to DIR/round-NNN: "
-        f"{TASKS} to import into Label Studio, {CONFIG}, the labelling interface of its project, "
-        f"and {LINES}, the same for other programs. The queries stay the same until the next "
-        "training.",
-    )
-    add_folder_and_json(parser)
-    parser.add_argument(
-        "--count", type=int, metavar="N", help="only the N least sure ones (all of the round)"
-    )
-    parser.set_defaults(run=_run_query)
 
 
 def _run_query(options: argparse.Namespace) -> int:
@@ -440,7 +398,7 @@ def _run_query(options: argparse.Namespace) -> int:
         where = None
         if queries:
             where = run.folder / f"round-{run.round:03}"
-            write_questions(where, questions_of(run, queries), run)
+            write_questions(where, ask_in_words(run, queries), run)
     tokens = sum(query.stop - query.start for query in queries)
     report = {
         "round": status.round,
@@ -471,7 +429,7 @@ def _query_as_text(report: dict[str, Any]) -> str:
 def write_questions(where: Path, questions: list[Question], run: ActiveRun) -> None:
     """Write the three files of a round; each appears only when complete."""
     os.makedirs(where, exist_ok=True)
-    tasks = json.dumps([task_of(question) for question in questions], indent=1, ensure_ascii=False)
+    tasks = json.dumps([as_task(question) for question in questions], indent=1, ensure_ascii=False)
     lines = [json.dumps(question.as_dict(), ensure_ascii=False) for question in questions]
     texts = {
         CONFIG: labelling_config(run.classes),
@@ -483,118 +441,46 @@ def write_questions(where: Path, questions: list[Question], run: ActiveRun) -> N
             file.write(text)
 
 
-# -------------------------------------------------------------------------------------------------
-# ``jaxseq active answer``: take labels in, and learn from them.
-
-
-if TYPE_CHECKING:
-    from jaxseq.active import Answer
-
-
-def add_answer(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq active answer``."""
-    parser = subparsers.add_parser(
-        "answer",
-        help="take in answers, from Label Studio or as JSON lines, and train",
-        description="Take in answers, some or all of the round under way, and train. If one of "
-        "them is illegal none is taken in. Tasks of past rounds that come again in an export of "
-        "Label Studio count as tasks without an answer, if their labels are those taken in then.",
-    )
-    add_folder_and_json(parser)
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        help='Label Studio\'s export, as JSON or JSON-MIN, or JSON lines such as {"round": 1, '
-        '"sentence": 17, "position": 4, "label": "B-NP"} (- is standard input)',
-    )
-    parser.add_argument(
-        "--no-train", action="store_true", help="only take them in; the round goes on"
-    )
-    parser.set_defaults(run=_run_answer)
-
-
 def _run_answer(options: argparse.Namespace) -> int:
-    lines = list(iter_input(options.file))
+    text = list(iter_input(options.file))
     with opened(options.folder) as run:
-        answers, skipped = read_answers(lines, shown(options.file), run)
+        answers, skipped = read_answers(text, shown(options.file), run)
         try:
+            # All or none, in one transaction, on the disk before the training begins.
             run.learner.answer(answers, round=run.round)
         except ValueError as error:  # labels that the scheme forbids, in one sentence
             raise ValueError(f"{shown(options.file)}: {error}") from error
         without = f", {skipped:,} without an answer" if skipped else ""
         tokens = len({(answer.sentence, answer.position) for answer in answers})
-        told = [f"answers   {tokens:,} tokens{without}"]
+        lines = [f"answers   {tokens:,} tokens{without}"]
         if not options.no_train:
             run.train()
-            told.append(line_on_training(run))
+            lines.append(line_on_training(run))
         report = run.report() | {"answers": tokens, "without_answer": skipped}
-        tell(report, options.json, told)
+        tell(report, options.json, lines)
     return 0
 
 
-def read_answers(lines: list[str], path: str, run: ActiveRun) -> tuple[list[Answer], int]:
-    """The answers of a file in either form, at least one, and how many entries had none.
-
-    Args:
-        lines: of the file. path: what messages call it. run: whom the answers are for.
-    """
-    from jaxseq.cli._questions import AnswerRules, answers_of_export
-
-    rules = AnswerRules(run.round, run.corpora, run.classes, run.label_of)
-    text = "\n".join(lines)
-    if text.lstrip().startswith("["):
-        answers, skipped = answers_of_export(_parsed(text, path), path, rules)
-    else:
-        answers, skipped = answers_of_lines(lines, path, rules)
-    if not answers:
-        entries = f"{skipped} entries without one" if skipped else "nothing"
-        raise ValueError(f"{path}: expected at least one answer, found {entries}")
-    return answers, skipped
+def _run_status(options: argparse.Namespace) -> int:
+    run = looked_at(options.folder)
+    sources = [f"--{name} {path}" for name, path in run.corpora.sources.items() if path is not None]
+    tell(run.report(), options.json, [f"folder    {run.folder}, of {' '.join(sources)}"])
+    return 0
 
 
-def _parsed(text: str, path: str) -> list[Any]:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}:{error.lineno}: expected JSON, got {error.msg}") from error
-    except RecursionError:
-        raise ValueError(f"{path}: expected an export of Label Studio, got JSON too deep") from None
+def _run_train(options: argparse.Namespace) -> int:
+    with opened(options.folder) as run:
+        run.train(full=True)
+        tell(run.report(), options.json, [line_on_training(run)])
+    return 0
 
 
-# -------------------------------------------------------------------------------------------------
-# ``jaxseq active finish``: a model to be used, with other settings than the one that asks.
-
-
-CHANGES = ("l1", "l2", "max_iterations", "weights", "cores")
-"""Options that are settings of the tagger; those of the run hold where they are not given."""
-
-
-def add_finish(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq active finish``."""
-    parser = subparsers.add_parser(
-        "finish",
-        help="train a model to be used, with other settings than the one that asks",
-        description="Train a model from zeros on all labels so far (of a strategy that takes some "
-        "from the model, on those too), with other settings than the model that asks, and save it. "
-        "The run stays as it is, and may go on; this command may run while another subcommand is "
-        "at work on the folder.",
-        epilog="Settings that are not given are those of jaxseq active start.",
-    )
-    add = parser.add_argument
-    add("--out", required=True, metavar="MODEL", help="the folder to save the model in")
-    add("--l1", type=float, metavar="X", help="strength of the l1 penalty")
-    add("--l2", type=float, metavar="X", help="strength of the l2 penalty; a model that asks may "
-        "want a larger one, which makes it less sure")  # fmt: skip
-    add("--max-iterations", type=int, metavar="N", help="of L-BFGS")
-    add("--weights", choices=WEIGHTS, help="which pairs of attribute and label have a weight")
-    add("--cores", type=int, metavar="N", help="threads to train with")
-    add_folder_and_json(parser)
-    parser.set_defaults(run=_run_finish)
+CHANGES = ("l1", "l2", "max_iterations", "weights", "cores")  # where not set, those of the run hold
 
 
 def _run_finish(options: argparse.Namespace) -> int:
-    given = {name: getattr(options, name) for name in CHANGES}
-    changes = {name: value for name, value in given.items() if value is not None}
+    options_set = {name: getattr(options, name) for name in CHANGES}
+    changes = {name: value for name, value in options_set.items() if value is not None}
     run = looked_at(options.folder)
     require_model_place(options.out)
     with naming_options(changes):
@@ -624,11 +510,6 @@ def _finish_as_text(report: dict[str, Any]) -> str:
     ]
     return "\n".join(lines)
 
-
-SUBCOMMANDS = (
-    add_start, add_query, add_answer, add_annotate, add_labels, add_active_train, add_status,
-    add_finish,
-)  # fmt: skip
 
 EXAMPLE = """\
 example:
@@ -661,5 +542,80 @@ def add_active(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     inner = parser.add_subparsers(title="subcommands", metavar="subcommand", required=True)
-    for add_subcommand in SUBCOMMANDS:
-        add_subcommand(inner)
+
+    def subcommand(name: str, run: Callable[..., int], **about: Any) -> Callable[..., Any]:
+        """Add one that works on a folder; what is returned adds options to it."""
+        added = inner.add_parser(name, **about)
+        added.add_argument("folder", metavar="DIR", help="of jaxseq active start")
+        added.add_argument("--json", action="store_true", help="print one JSON object")
+        added.set_defaults(run=run)
+        return added.add_argument
+
+    add_start(inner)
+    option = subcommand(
+        "query",
+        _run_query,
+        help="write what to label next, for Label Studio and as JSON lines",
+        description="Write the queries of this round that have no answer yet to DIR/round-NNN: "
+        f"{TASKS} to import into Label Studio, {CONFIG}, the labelling interface of its project, "
+        f"and {LINES}, the same for other programs. The queries stay the same until the next "
+        "training.",
+    )
+    option("--count", type=int, metavar="N", help="only the N least sure ones (all of the round)")
+    option = subcommand(
+        "answer",
+        _run_answer,
+        help="take in answers, from Label Studio or as JSON lines, and train",
+        description="Take in answers, some or all of the round under way, and train. If one of "
+        "them is illegal none is taken in. Tasks of past rounds that come again in an export of "
+        "Label Studio count as tasks without an answer, if their labels are those taken in then.",
+    )
+    option(
+        "file",
+        metavar="FILE",
+        help='Label Studio\'s export, as JSON or JSON-MIN, or JSON lines such as {"round": 1, '
+        '"sentence": 17, "position": 4, "label": "B-NP"} (- is standard input)',
+    )
+    option("--no-train", action="store_true", help="only take them in; the round goes on")
+    add_annotate(inner)
+    option = subcommand(
+        "labels",
+        _run_labels,
+        help="list the labels that may be given, or add some",
+        description="List the labels that may be given, or add some that were not thought of at "
+        "the start. What was answered stays; the next training starts from the weights that are "
+        "known. Queries that were written before do not offer new labels: write them again.",
+    )
+    option("--add", nargs="+", metavar="NAME", help="labels that are not known yet")
+    subcommand(
+        "train",
+        _run_train,
+        help="end the round: train on the labels so far",
+        description="End the round: train on all labels so far, as jaxseq active answer does "
+        "unless it is told not to, but to the end also where --between makes trainings short: for "
+        "a model to be used before it is time to stop.",
+    )
+    subcommand(
+        "status",
+        _run_status,
+        help="rounds, labels, scores, and whether to stop",
+        description="Say where active learning stands, and whether to stop; also while another "
+        "subcommand is at work on the folder.",
+    )
+    option = subcommand(
+        "finish",
+        _run_finish,
+        help="train a model to be used, with other settings than the one that asks",
+        description="Train a model from zeros on all labels so far (of a strategy that takes some "
+        "from the model, on those too), with other settings than the model that asks, and save it. "
+        "The run stays as it is, and may go on; this command may run while another subcommand is "
+        "at work on the folder.",
+        epilog="Settings that are not given are those of jaxseq active start.",
+    )
+    option("--out", required=True, metavar="MODEL", help="the folder to save the model in")
+    option("--l1", type=float, metavar="X", help="strength of the l1 penalty")
+    option("--l2", type=float, metavar="X", help="strength of the l2 penalty; a model that asks "
+        "may want a larger one, which makes it less sure")  # fmt: skip
+    option("--max-iterations", type=int, metavar="N", help="of L-BFGS")
+    option("--weights", choices=WEIGHTS, help="which pairs of attribute and label have a weight")
+    option("--cores", type=int, metavar="N", help="threads to train with")

@@ -17,14 +17,8 @@ from rich.console import Console
 from rich.text import Text
 
 from jaxseq.active import Answer
-from jaxseq.cli._questions import (
-    ActiveRun,
-    Question,
-    line_on_training,
-    lines_of,
-    opened,
-    questions_of,
-)
+from jaxseq.cli._active_run import ActiveRun, line_on_training, opened, report_lines
+from jaxseq.cli._questions import Question, ask_in_words
 
 # -------------------------------------------------------------------------------------------------
 # The terminal annotator without the terminal: where it is, and what a key does.
@@ -75,7 +69,7 @@ class Session:
     Args:
         items: tokens that are asked, in order.
         place: the one shown; the number of items when all are done.
-        given: place → its label.
+        chosen: place → its label.
         trail: places that undo goes back to, the last one first to be gone to.
 
     Example:
@@ -87,7 +81,7 @@ class Session:
 
     items: tuple[Item, ...]
     place: int = 0
-    given: dict[int, str] = field(default_factory=dict)
+    chosen: dict[int, str] = field(default_factory=dict)
     trail: tuple[int, ...] = ()
 
     @classmethod
@@ -105,11 +99,11 @@ class Session:
         """The token that is shown."""
         return self.items[self.place]
 
-    def labels_of(self, question: Question) -> dict[int, str]:
-        """Position → label that was given, for the tokens of a question."""
+    def chosen_in(self, question: Question) -> dict[int, str]:
+        """Position → label that was chosen, for the tokens of a question."""
         return {
             self.items[place].position: label
-            for place, label in self.given.items()
+            for place, label in self.chosen.items()
             if self.items[place].question == question
         }
 
@@ -135,7 +129,7 @@ def step(session: Session, event: Event) -> tuple[Session, Answer | Retraction |
     label = item.guess if event.kind == "accept" else event.label
     if label is None:
         return session, None, "there is no guess to accept yet: choose a label"
-    following = replace(following, given={**session.given, session.place: label})
+    following = replace(following, chosen={**session.chosen, session.place: label})
     return following, Answer(item.question.sentence, item.position, label), ""
 
 
@@ -143,12 +137,12 @@ def _undo(session: Session) -> tuple[Session, Retraction | None, str]:
     if not session.trail:
         return session, None, "there is nothing to undo in this round"
     *trail, place = session.trail
-    given = {other: label for other, label in session.given.items() if other != place}
-    before = replace(session, place=place, trail=tuple(trail), given=given)
-    if place not in session.given:
+    chosen = {p: label for p, label in session.chosen.items() if p != place}
+    before = replace(session, place=place, trail=tuple(trail), chosen=chosen)
+    if place not in session.chosen:
         return before, None, ""
     item = before.current
-    message = f"{session.given[place]} is taken back"
+    message = f"{session.chosen[place]} is taken back"
     return before, Retraction(item.question.sentence, item.position), message
 
 
@@ -172,7 +166,7 @@ def assign_keys(labels: Sequence[str]) -> dict[str, str]:
     return keys
 
 
-def event_of(text: str, keys: dict[str, str], labels: Sequence[str]) -> Event | None:
+def read_event(text: str, keys: dict[str, str], labels: Sequence[str]) -> Event | None:
     """What a key, or a line, means; None for nothing.
 
     Args:
@@ -341,7 +335,7 @@ def sentence_line(session: Session) -> Text:
         the [dog] barks
     """
     item = session.current
-    question, given = item.question, session.labels_of(item.question)
+    question, chosen = item.question, session.chosen_in(item.question)
     first = max(0, min(question.start, item.position) - CONTEXT)
     last = min(len(question.tokens), item.position + 1 + CONTEXT)
     first = max(first, item.position - 2 * CONTEXT)
@@ -352,8 +346,8 @@ def sentence_line(session: Session) -> Text:
             line.append(f"[{word}]", "bold reverse")
         elif question.start <= position < question.stop:
             line.append(word, "underline")
-            if position in given:
-                line.append(f"/{given[position]}", "green")
+            if position in chosen:
+                line.append(f"/{chosen[position]}", "green")
         else:
             line.append(word)
         line.append(" ")
@@ -396,7 +390,9 @@ class Annotator:
             self.screen.say("training")
             self.run.train()
             self.read_key.forget()
-            self.screen.say("\n".join([line_on_training(self.run), *lines_of(self.run.report())]))
+            self.screen.say(
+                "\n".join([line_on_training(self.run), *report_lines(self.run.report())])
+            )
         folder = self.run.folder
         self.screen.say(
             f"{len(self.kept)} answers kept; go on with jaxseq active annotate {folder}"
@@ -404,15 +400,15 @@ class Annotator:
 
     def _open_session(self) -> Session:
         """Of the round: tokens that were answered, so that undo reaches them, and the others."""
-        run, session = self.run, Session.of(questions_of(self.run, self.run.asked()))
+        run, session = self.run, Session.of(ask_in_words(self.run, self.run.asked()))
         items = {(item.question.sentence, item.position): item for item in session.items}
         done = [token for token in run.answered_now() if token in items]
-        still = [token for token in items if not run.is_answered(*token)]
-        labels = (run.label_of(*token) for token in done)
+        still = [token for token in items if run.label_at(*token) is None]
+        labels = (run.label_at(*token) for token in done)
         return Session(
             tuple(items[token] for token in [*done, *still]),
             place=len(done),
-            given={
+            chosen={
                 place: label if isinstance(label, str) else " or ".join(label or ())
                 for place, label in enumerate(labels)
             },
@@ -427,7 +423,7 @@ class Annotator:
             else:
                 self.screen.show(session, self.run.classes)
             text = self.read_key()
-            event = None if text is None else event_of(text, self.keys, self.run.classes)
+            event = None if text is None else read_event(text, self.keys, self.run.classes)
             if text is None or (event is not None and event.kind == "quit"):
                 return False
             if event is None:
@@ -460,7 +456,7 @@ class Annotator:
 
     def _has_new_labels(self) -> bool:
         return any(
-            self.run.is_answered(query.sentence, position)
+            self.run.label_at(query.sentence, position) is not None
             for query in self.run.asked()
             for position in range(query.start, query.stop)
         )

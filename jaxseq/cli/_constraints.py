@@ -22,7 +22,7 @@ def add_constraints(subparsers: Any) -> None:
         "penalties that they speak for: the log-odds of a violation not happening.",
     )
     add = parser.add_argument
-    add("file", metavar="FILE", help="of constraints, in TOML or YAML")
+    add("file", metavar="FILE", help="of constraints, in TOML")
     add("data", nargs="+", metavar="DATA", help="labelled corpora, as for jaxseq train")
     add("--model", metavar="DIR", help="whose labels the constraints are for; by default DATA's")
     add(
@@ -41,7 +41,7 @@ def _smoothing(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = math.nan
+        value = math.nan  # refused below, like NaN itself
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"expected a number, more than 0, got {text!r}")
     return value
@@ -53,6 +53,7 @@ def _run(options: argparse.Namespace) -> int:
     labels = _labels(options.model, gold)
     rules = read_rules(options.file, labels)
     _check_columns(corpora, columns_of_rules(rules), options.file)
+    # Without a model the labels are those of the corpora, and none is unknown.
     unknown = {label for labels_ in gold for label in labels_} - set(labels)
     if unknown:
         raise ValueError(
@@ -75,6 +76,7 @@ def _labels(model: str | None, gold: list[list[str]]) -> list[str]:
 
 def _check_columns(corpora: list[Corpus], needed: tuple[str, ...], reader: str) -> None:
     for corpus in corpora:
+        # The last column is the label, which no rule may look at.
         there = [name for name in corpus.names[:-1] if name is not None]
         require_columns(needed, there, reader, corpus.path)
 
@@ -82,16 +84,20 @@ def _check_columns(corpora: list[Corpus], needed: tuple[str, ...], reader: str) 
 def describe(
     rules: Any, sentences: list[Any], gold: list[list[str]], labels: list[str], smoothing: float
 ) -> dict[str, Any]:
-    """What there is to say about constraints on a corpus, ready for JSON.
+    """How often a corpus violates constraints, ready for JSON.
 
     Args:
-        rules: of `jaxseq.constraints.read_constraints`. sentences, gold: with their labels.
-        labels: all labels. smoothing: of the estimated penalties.
+        rules: from `jaxseq.constraints.read_constraints`.
+        sentences: as the rules look at them.
+        gold: their labels.
+        labels: all labels, in the order of the model.
+        smoothing: of the estimated penalties.
     """
     from jaxseq.constraints import corpus_violations, estimate_penalties
 
     bound = rules.bind(labels)
     number = {label: place for place, label in enumerate(labels)}
+    # Labels by number, all sentences in a row.
     flat = np.array([number[label] for labels_ in gold for label in labels_], np.int32)
     lengths = np.array([len(labels_) for labels_ in gold], np.int64)
     counts = corpus_violations(bound, bound.observe_all(sentences), flat, lengths)
@@ -103,6 +109,7 @@ def describe(
         "constraints": [
             {
                 "name": rule.name,
+                # JSON has no infinity.
                 "penalty": "inf" if math.isinf(rule.penalty) else rule.penalty,
                 "violations": int(column.sum()),
                 "sentences_violating": int((column > 0).sum()),

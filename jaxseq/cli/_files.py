@@ -18,13 +18,9 @@ from jaxseq.hmm import HMMTagger
 from jaxseq.text import (
     Sentence,
     TemplateExtractor,
-    convert_tags,
     iter_conll,
     iter_lines,
     open_to_replace,
-    read_ads,
-    read_citations,
-    read_genetag,
     split_cells,
 )
 
@@ -328,12 +324,7 @@ def _wrong_cells(place: str, width: int, cells: list[str], line: str) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# Labelled corpora in the formats that the command line reads.
-
-
-FORMATS = ("conll", "citations", "genetag", "ads")
-UNLABELLED = "?"
-"""What the ads corpus has for a token without a label."""
+# Labelled corpora.
 
 
 @dataclass(frozen=True)
@@ -366,7 +357,7 @@ class Corpus:
             if None in labels:
                 raise ValueError(
                     f"{self.path}: sentence {index}: expected a label on every token to evaluate "
-                    f"with, found {UNLABELLED!r}"
+                    "with, got one that is not known"
                 )
             known.append([label for label in labels if label is not None])
         return known
@@ -374,10 +365,12 @@ class Corpus:
 
 def add_corpus_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how labelled files are to be read."""
-    parser.add_argument(
-        "--format", choices=FORMATS, default="conll", help="of the labelled files (default: conll)"
-    )
     add_column_options(parser)
+    parser.add_argument(
+        "--unknown-label",
+        metavar="TEXT",
+        help="stands in the labelled files for a label that is not known (such as ?)",
+    )
     parser.add_argument(
         "--scheme-to",
         metavar="IOB2",
@@ -410,16 +403,7 @@ def read_corpus(
         processes' parts of a corpus, and another part has some.
     """
     require_file(path)
-    if options.format == "conll":
-        corpus = _read_columns(path, options, scheme, like, part)
-    else:
-        for name in ("columns", "delimiter"):
-            if getattr(options, name) is not None:
-                raise ValueError(f"--{name}: expected with --format conll only")
-        sentences = read_other_format(path, options.format, options.scheme_to)
-        # The parts of speech of GENETAG are missing just where a gene is: they give labels away.
-        missing = UNLABELLED if options.format == "ads" else None
-        corpus = _split(path, sentences, ("word", LABEL), missing, part)
+    corpus = _read_columns(path, options, scheme, like, part)
     if (
         not (corpus.tokens if part is None else corpus.whole)
         and _filled_part(path, options) is None
@@ -438,10 +422,7 @@ def _filled_part(path: str, options: argparse.Namespace) -> str | None:
     if not 1 < all_peers().count <= len(files):
         return None
     for file in files:
-        columns = options.format == "conll"
-        if os.path.isfile(file) and (
-            _first_width(file, options) if columns else os.stat(file).st_size
-        ):
+        if os.path.isfile(file) and _first_width(file, options):
             return file
     return None
 
@@ -476,33 +457,11 @@ def _read_columns(
         path,
         names,
         delimiter=options.delimiter,
-        scheme_from=None if options.scheme_to else scheme,
+        # What stands for an unknown label is no tag of any scheme.
+        scheme_from=None if options.scheme_to or options.unknown_label is not None else scheme,
         scheme_to=options.scheme_to,
     )
-    return _split(path, sentences, names, None, part)
-
-
-def read_other_format(path: str, form: str, scheme_to: str | None) -> list[Sentence]:
-    """Sentences with the columns word and label of a file that is not one of columns.
-
-    Args:
-        path: the file.
-        form: one of `FORMATS`, except conll.
-        scheme_to: the scheme to convert labels to; None leaves them as they are.
-    """
-    if form == "citations":
-        return read_citations(path, scheme=scheme_to)
-    if form == "genetag":
-        sentences = read_genetag(path)
-        return sentences if scheme_to is None else [_converted(s, scheme_to) for s in sentences]
-    if scheme_to is not None:
-        raise ValueError("--scheme-to: expected labels of a scheme; those of ads have no B and I")
-    return read_ads(path)
-
-
-def _converted(sentence: Sentence, scheme_to: str) -> Sentence:
-    labels = convert_tags(sentence[LABEL], "IOB2", scheme_to)
-    return Sentence({"word": sentence["word"], LABEL: labels}, sentence.name)
+    return _split(path, sentences, names, options.unknown_label, part)
 
 
 def _split(

@@ -27,7 +27,7 @@ from jaxseq.cli._files import (
     shown,
     unlabelled_columns,
 )
-from jaxseq.text import tokenize_citation
+from jaxseq.text import tokenize
 
 # -------------------------------------------------------------------------------------------------
 # Constraints that labels are predicted under: their options, their file, and what they do.
@@ -46,7 +46,7 @@ def add_constraint_options(add: Any) -> None:
     add(
         "--constraints",
         metavar="FILE",
-        help="what labellings should obey, in TOML or YAML (see jaxseq.constraints."
+        help="what labellings should obey, in TOML (see jaxseq.constraints."
         "read_constraints); the best one is that of the highest score less the penalties",
     )
     add(
@@ -94,8 +94,8 @@ def columns_of_rules(rules: ConstraintFile | None) -> tuple[str, ...]:
     """Names of the columns that constraints look at; none for no constraints.
 
     Example:
-        >>> from jaxseq.constraints import ConstraintFile, OnlyOn, Penalised, Tokens
-        >>> rule = OnlyOn(["A"], Tokens(["N"], column="pos"))
+        >>> from jaxseq.constraints import ConstraintFile, OnlyOn, Penalised, Words
+        >>> rule = OnlyOn(["A"], Words(["N"], column="pos"))
         >>> columns_of_rules(ConstraintFile([Penalised(rule, 1.0)])), columns_of_rules(None)
         (('pos',), ())
     """
@@ -162,7 +162,7 @@ class ConstrainedTagger:
 @contextmanager
 def _without_warnings() -> Iterator[list[warnings.WarningMessage]]:
     """Catches what is said of constraints that cannot be met, so that it is said once."""
-    from jaxseq.taggers import ConstraintWarning
+    from jaxseq.constraints import ConstraintWarning
 
     caught: list[warnings.WarningMessage] = []
     with warnings.catch_warnings(record=True) as everything:
@@ -203,9 +203,9 @@ def add_tag(subparsers: Any) -> None:
     )
     add(
         "--tokenize",
-        choices=("spaces", "citations"),
+        choices=("spaces", "punctuation"),
         default="spaces",
-        help="of plain text: at spaces, or as training with --format citations does",
+        help="of plain text: at spaces, or with each punctuation mark a token of its own",
     )
     add_column_options(parser)
     add(
@@ -277,9 +277,9 @@ def _plain_items(
     options: argparse.Namespace, needed: Sequence[str], labels: Sequence[str]
 ) -> Iterator[_Item]:
     require_columns(needed, ["word"], _reader(options), shown(options.file))
-    tokenize = tokenize_citation if options.tokenize == "citations" else str.split
+    split = tokenize if options.tokenize == "punctuation" else str.split
     for line in iter_input(options.file):
-        words = tokenize(line)
+        words = split(line)
         if words:
             yield _Item(words, {"word": words}, options.delimiter or " ")
 

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import sys
-import threading
 import time
 import traceback
 import warnings
@@ -30,13 +29,10 @@ from jaxseq.cli._files import (
     add_corpus_options,
     add_model_settings,
     iter_blocks,
-    iter_input,
     read_corpus,
-    read_other_format,
     require_columns,
     require_file,
     require_model_place,
-    require_rereadable,
     shown,
 )
 from jaxseq.cli._tag import (
@@ -52,14 +48,10 @@ from jaxseq.text import (
     CONLL2000,
     CONLL2003,
     GENE_MENTION,
-    NEW_REFERENCE,
     TOKEN_IDENTITY,
     Sentence,
     Templates,
-    read_plain,
     read_templates,
-    sentence_of,
-    tokenize_citation,
 )
 
 # -------------------------------------------------------------------------------------------------
@@ -86,19 +78,12 @@ def add_process_options(parser: argparse.ArgumentParser) -> None:
         "the corpus (whole files, or every Nth sentence), and process 0 writes. Without these "
         "options, the variables JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID are "
         "looked at, and those of SLURM. JAX_NUM_CPU_DEVICES=N makes each use N cores. When a "
-        "process ends early, or is not heard of for 45 seconds, the others end as well.",
+        "process ends early, or is not heard of for a minute, the others end as well.",
     )
     add = group.add_argument
     add("--coordinator", metavar="HOST:PORT", help="where process 0 can be reached")
     add("--num-processes", type=int, metavar="N", help="how many there are")
     add("--process-id", type=int, metavar="I", help="which this is, 0 to N - 1")
-    add(
-        "--model-devices",
-        type=int,
-        metavar="N",
-        help="share the weights out over N devices of a process, for a model that does not fit "
-        "one; with --weights dense",
-    )
 
 
 def check_process_options(options: argparse.Namespace) -> None:
@@ -116,31 +101,6 @@ def check_process_options(options: argparse.Namespace) -> None:
         )
 
 
-def check_model_devices(options: argparse.Namespace) -> None:
-    """ValueError where weights cannot be shared out over so many devices."""
-    count = options.model_devices
-    if count is None:
-        return
-    if count < 1:
-        raise ValueError(f"--model-devices: expected 1 or more, got {count}")
-    for name in ALONE:
-        if getattr(options, name, None):
-            flag = f"--{name.replace('_', '-')}"
-            raise ValueError(f"--model-devices: expected no {flag} along with it")
-    if options.algorithm != "lbfgs":
-        raise ValueError(f"--model-devices: expected --algorithm lbfgs, got {options.algorithm}")
-    if count > 1 and options.weights != "dense":
-        raise ValueError(f"--model-devices: expected --weights dense, got {options.weights}")
-    import jax
-
-    there = jax.local_device_count()
-    if there % count:
-        raise ValueError(
-            f"--model-devices: expected a number that the {there} devices of this process can be "
-            f"divided by, got {count} (JAX_NUM_CPU_DEVICES=N makes N of the cores)"
-        )
-
-
 def run_in_processes(
     options: argparse.Namespace, run: Callable[[argparse.Namespace, Peers | None], int]
 ) -> int:
@@ -151,12 +111,7 @@ def run_in_processes(
     """
     from jaxseq.parallel import in_words, is_lost, join_processes, leave_processes
 
-    def lost(index: int, reason: str) -> None:
-        _leave(index, FAILED, _lost(options, reason))
-
-    peers = join_processes(
-        options.coordinator, options.num_processes, options.process_id, when_lost=lost
-    )
+    peers = join_processes(options.coordinator, options.num_processes, options.process_id)
     if peers is None or peers.count == 1:
         return run(options, peers)
     try:
@@ -198,13 +153,8 @@ def _lost(options: argparse.Namespace, error: str) -> str:
     return f"{LOST}{kept} ({reason:.200})"
 
 
-_LEAVING = threading.Lock()
-"""Taken for good by the thread that says why this process ends: there is one reason only."""
-
-
 def _leave(index: int, status: int, message: str) -> NoReturn:
     """End this process without waiting for any other."""
-    _LEAVING.acquire()
     line = " ".join(message.split("\n"))
     print(f"jaxseq: error: process {index}: {line}", file=sys.stderr, flush=True)
     if index == 0:
@@ -271,14 +221,12 @@ def _numbers_of_files(own: list[Corpus], files: int, peers: Peers) -> np.ndarray
 def on_all_devices(
     options: argparse.Namespace, peers: Peers | None, numbers: np.ndarray | None
 ) -> dict[str, Any]:
-    """What `fit` is to be told of a run of several processes, or of weights in blocks."""
-    several = peers is not None and peers.count > 1
-    if not several and options.model_devices is None:
+    """What `fit` is to be told of a run of several processes."""
+    if peers is None or peers.count == 1:
         return {}
     from jaxseq.parallel import make_mesh
 
-    mesh = make_mesh(model=options.model_devices or 1)
-    return {"mesh": mesh, "sentence_numbers": numbers} if several else {"mesh": mesh}
+    return {"mesh": make_mesh(), "sentence_numbers": numbers}
 
 
 # -------------------------------------------------------------------------------------------------
@@ -409,11 +357,13 @@ def choose_weight(
         others: the unlabelled sentences.
         options: of the command line.
     """
-    from jaxseq.crf import EntropyWeights, choose_entropy_weight, scoring_of
+    from jaxseq.crf import EntropyWeights, choose_entropy_weight, usual_scoring
     from jaxseq.taggers import Notes, settings_of
 
     began = time.perf_counter()
-    scoring = scoring_of(label for labels in train.labels for label in labels if label is not None)
+    scoring = usual_scoring(
+        label for labels in train.labels for label in labels if label is not None
+    )
     _, scores, choice = checkpoint_files(options.checkpoint or "")
     vocabulary = options.vocabulary or "all"
     job = (settings_of(tagger), scoring, FOLDS, vocabulary, train.sentences, train.labels, others)
@@ -617,8 +567,7 @@ def add_unlabelled_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="FILE",
         help="one file or several: sentences in the format of --train, whose labels are ignored; "
-        "columns may also lack the label, or be words alone (- is standard input), and citations "
-        "may be plain text, one a line",
+        "columns may also lack the label, or be words alone (- is standard input)",
     )
     add(
         "--entropy-weight",
@@ -748,25 +697,10 @@ def read_unlabelled(
     dealt = _Dealt(part)
     for path in options.unlabelled:
         before = dealt.seen
-        if options.format == "conll":
-            _read_columns(path, options, train, needed, dealt)
-        else:
-            require_file(path)
-            for found in filter(len, _read_other(path, options.format)):
-                dealt.take(lambda found=found: sentence_of({"word": found["word"]}, found.name))
+        _read_columns(path, options, train, needed, dealt)
         if dealt.seen == before:
             raise ValueError(f"{shown(path)}: expected at least one sentence, found none")
     return dealt.kept
-
-
-def _read_other(path: str, form: str) -> list[Sentence]:
-    """Of the formats that are not of columns, citations have one without labels: plain lines."""
-    if form == "citations":
-        require_rereadable(path, "its beginning tells whether its fields are tagged")
-        first = next((line for line in iter_input(path) if line.strip()), "")
-        if first.strip() != NEW_REFERENCE:
-            return read_plain(path, tokenize=tokenize_citation)
-    return read_other_format(path, form, scheme_to=None)
 
 
 def _read_columns(
@@ -798,7 +732,7 @@ def _read_columns(
 def _sentence(block: Block, names: Names) -> Sentence:
     """One string for all its occurrences: there may be millions of tokens."""
     named = ((i, name) for i, name in enumerate(names) if name is not None)
-    return sentence_of({name: tuple(map(sys.intern, block.column(i))) for i, name in named})
+    return Sentence.from_cells({name: tuple(map(sys.intern, block.column(i))) for i, name in named})
 
 
 def names_without_label(width: int, names: Names, place: str) -> Names:
@@ -898,7 +832,6 @@ OF_A_CRF = (
     "batch_size",
     "learning_rate",
     "warm_start",
-    "model_devices",
     "entropy_weight",
     "entropy_gradient",
     "choose_entropy_weight",
@@ -1210,8 +1143,7 @@ def train_codl(
     Raises:
         KeyboardInterrupt: when nothing was learnt yet.
     """
-    from jaxseq.constraints import CoDL
-    from jaxseq.taggers import ConstraintWarning
+    from jaxseq.constraints import CoDL, ConstraintWarning
 
     began = time.perf_counter()
     learner: Any = CoDL(
@@ -1290,8 +1222,8 @@ if TYPE_CHECKING:
     from jaxseq.crf import CRFTagger
     from jaxseq.parallel import Peers
 
-AT_ONCE = ("unlabelled", "warm_start", "model_devices")
-"""Options of trainings that hold the corpus, or that cut the weights into blocks."""
+AT_ONCE = ("unlabelled", "warm_start")
+"""Options of trainings that hold the corpus."""
 DECIDED = ("cutoff",)
 """Options that were decided when the shards were written."""
 
@@ -1503,7 +1435,6 @@ def _read(options: argparse.Namespace, peers: Peers | None) -> _Input:
     check_model_options(options, options.usual)
     check_unlabelled_options(options)
     check_codl_options(options)
-    check_model_devices(options)
     if writes:
         require_model_place(options.out)
     if options.checkpoint is not None:
@@ -1528,7 +1459,6 @@ def _read(options: argparse.Namespace, peers: Peers | None) -> _Input:
 def _train(options: argparse.Namespace, peers: Peers | None) -> int:
     from jaxseq.crf import CRFTagger
     from jaxseq.hmm import ImpossibleSentence
-    from jaxseq.parallel import others_not_needed
 
     writes = peers is None or peers.is_first
     with contextlib.nullcontext() if peers is None else peers.guard():
@@ -1548,18 +1478,15 @@ def _train(options: argparse.Namespace, peers: Peers | None) -> int:
             f"jaxseq: interrupted after {trained.interrupted}: the best model so far is kept",
             file=sys.stderr,
         )
-    with others_not_needed():
-        trained.tagger.save(options.out)
+    trained.tagger.save(options.out)
     report = _report(trained, counted, options.out)
     table = None
     if dev is not None and dev_labels is not None:
         predictor = trained.tagger
         if rules is not None:
             predictor = ConstrainedTagger(trained.tagger, rules, options.beam)
-        # What did not fit one device in training does not now.
-        shared = {"mesh": together["mesh"]} if options.model_devices is not None else {}
         try:
-            scores = span_scores(dev_labels, predictor.predict(dev.sentences, **shared))
+            scores = span_scores(dev_labels, predictor.predict(dev.sentences))
             table, report["dev"] = scores.table(), scores.as_dict()
         except ImpossibleSentence as error:  # the model is written: what it did is told still
             print(f"jaxseq: {options.dev}: not evaluated: {error}", file=sys.stderr)

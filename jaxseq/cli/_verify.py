@@ -12,16 +12,11 @@ def add_verify(subparsers: Any) -> None:
     """Add the parser of ``jaxseq verify``."""
     parser = subparsers.add_parser(
         "verify",
-        help="check every hand-derived quantity, or (--mutate) the checks themselves",
+        help="check every hand-derived quantity",
         description="Check every hand-derived quantity against autodiff, central differences and "
         "enumeration. Exit status 1 when anything fails.",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, not a table")
-    parser.add_argument(
-        "--mutate",
-        action="store_true",
-        help="self-test: break the formulas on purpose and see that every break is noticed",
-    )
     parser.add_argument(
         "--quick", action="store_true", help="one small shape and the central quantities only"
     )
@@ -41,17 +36,14 @@ def add_verify(subparsers: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     if options.seed < 0:
         raise ValueError(f"--seed: expected 0 or more, got {options.seed}")
-    if options.mutate and (options.quick or options.shapes or options.dtypes):
-        raise ValueError("--mutate: expected no --quick, --shapes or --dtypes along with it")
-    from jaxseq.verify import check, mutate, quick_options
+    from jaxseq.verify import check, quick_options
 
-    if options.mutate:
-        report = mutate(seed=options.seed)
-    else:
-        chosen = quick_options() if options.quick else {}
-        given = {"shapes": options.shapes, "dtypes": options.dtypes}
-        chosen |= {name: value for name, value in given.items() if value is not None}
-        report = check(seed=options.seed, **chosen)
+    arguments = quick_options() if options.quick else {}
+    if options.shapes is not None:
+        arguments["shapes"] = options.shapes
+    if options.dtypes is not None:
+        arguments["dtypes"] = options.dtypes
+    report = check(seed=options.seed, **arguments)
     print(json.dumps(report.to_dict(), allow_nan=False) if options.json else report)
     return 0 if report.passed else 1
 

@@ -10,8 +10,10 @@ from jaxseq.constraints._constraint import Labels as Labels
 from jaxseq.constraints._constraint import Penalised as Penalised
 from jaxseq.constraints._constraint import Rule as Rule
 from jaxseq.constraints._constraint import Scheme as Scheme
-from jaxseq.constraints._constraint import Tokens as Tokens
+from jaxseq.constraints._constraint import Words as Words
 from jaxseq.constraints._constraint import bind_constraints as bind_constraints
+from jaxseq.constraints._corpus import CorpusLabellings as CorpusLabellings
+from jaxseq.constraints._corpus import search_corpus as search_corpus
 from jaxseq.constraints._file import ConstraintFile as ConstraintFile
 from jaxseq.constraints._file import read_constraints as read_constraints
 from jaxseq.constraints._penalties import corpus_violations as corpus_violations
@@ -29,21 +31,23 @@ from jaxseq.constraints._rules import Order as Order
 from jaxseq.constraints._rules import StartsWith as StartsWith
 from jaxseq.constraints._rules import TransitionsOnlyOn as TransitionsOnlyOn
 from jaxseq.constraints._rules import WordsImply as WordsImply
-from jaxseq.constraints._search import CorpusLabellings as CorpusLabellings
 from jaxseq.constraints._search import Folded as Folded
 from jaxseq.constraints._search import Labellings as Labellings
 from jaxseq.constraints._search import beam_search as beam_search
 from jaxseq.constraints._search import exact_search as exact_search
 from jaxseq.constraints._search import fold_local as fold_local
 from jaxseq.constraints._search import joint_states as joint_states
-from jaxseq.constraints._search import search_corpus as search_corpus
 
 if _TYPE_CHECKING:
     from jaxseq.constraints._codl import CoDL as CoDL
-    from jaxseq.constraints._codl import LabellingWeights as LabellingWeights
-    from jaxseq.constraints._codl import labelling_counts as labelling_counts
-    from jaxseq.constraints._codl import labelling_weights as labelling_weights
-    from jaxseq.constraints._codl import mix_models as mix_models
+    from jaxseq.constraints._decoding import ConstraintWarning as ConstraintWarning
+    from jaxseq.constraints._decoding import constrain_sentences as constrain_sentences
+    from jaxseq.constraints._learners import CRFLearner as CRFLearner
+    from jaxseq.constraints._learners import HMMLearner as HMMLearner
+    from jaxseq.constraints._mixtures import LabellingWeights as LabellingWeights
+    from jaxseq.constraints._mixtures import labelling_counts as labelling_counts
+    from jaxseq.constraints._mixtures import labelling_weights as labelling_weights
+    from jaxseq.constraints._mixtures import mix_models as mix_models
 
 __all__ = [
     "PUNCTUATION",
@@ -51,6 +55,7 @@ __all__ = [
     "CoDL",
     "Constraint",
     "ConstraintFile",
+    "ConstraintWarning",
     "Constraints",
     "CorpusLabellings",
     "Count",
@@ -66,8 +71,8 @@ __all__ = [
     "Penalised",
     "Rule",
     "StartsWith",
-    "Tokens",
     "TransitionsOnlyOn",
+    "Words",
     "WordsImply",
     "beam_search",
     "bind_constraints",
@@ -88,11 +93,15 @@ __all__ = [
 """What users call; the other names are for the packages of jaxseq itself."""
 
 _LATER = {
+    "CRFLearner": "jaxseq.constraints._learners",
     "CoDL": "jaxseq.constraints._codl",
-    "LabellingWeights": "jaxseq.constraints._codl",
-    "labelling_counts": "jaxseq.constraints._codl",
-    "labelling_weights": "jaxseq.constraints._codl",
-    "mix_models": "jaxseq.constraints._codl",
+    "ConstraintWarning": "jaxseq.constraints._decoding",
+    "HMMLearner": "jaxseq.constraints._learners",
+    "LabellingWeights": "jaxseq.constraints._mixtures",
+    "constrain_sentences": "jaxseq.constraints._decoding",
+    "labelling_counts": "jaxseq.constraints._mixtures",
+    "labelling_weights": "jaxseq.constraints._mixtures",
+    "mix_models": "jaxseq.constraints._mixtures",
 }
 """The estimators, loaded on first use: they stand above other packages that need the core."""
 

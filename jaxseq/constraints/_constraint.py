@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -23,12 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-# -------------------------------------------------------------------------------------------------
-# Labels by name, and the fields that they make.
-
-
 Scheme = Literal["plain", "iob2", "iobes"]
-OUTSIDE = "O"
+OUTSIDE = "O"  # the label of tokens in no field, whatever the scheme
 
 
 class Labels:
@@ -54,22 +50,19 @@ class Labels:
             raise ValueError(f"scheme: expected 'plain', 'iob2' or 'iobes', got {scheme!r}")
         if not self.names or len(set(self.names)) != len(self.names):
             raise ValueError(f"labels: expected different names, got {', '.join(self.names)}")
+        # Asked once per token of a labelled corpus: `list.index` would be slow.
         self._number = {name: number for number, name in enumerate(self.names)}
-        kinds = [self._field(name) for name in self.names]
-        self.fields = list(dict.fromkeys(kinds))
-        self.field_of = np.array([self.fields.index(kind) for kind in kinds], np.int32)
-        self.begins = np.array([self._begins(name) for name in self.names], bool)
+        tagged = scheme != "plain"
+        own = [
+            name[2:] if tagged and name[:2] in ("B-", "I-", "E-", "S-") else name
+            for name in self.names
+        ]
+        self.fields = list(dict.fromkeys(own))
+        self.field_of = np.array([self.fields.index(field) for field in own], np.int32)
+        self.begins = np.array([tagged and name[:2] in ("B-", "S-") for name in self.names], bool)
 
     def __len__(self) -> int:
         return len(self.names)
-
-    def _field(self, name: str) -> str:
-        prefix, dash, kind = name.partition("-")
-        tagged = self.scheme != "plain" and dash and prefix in ("B", "I", "E", "S")
-        return kind if tagged else name
-
-    def _begins(self, name: str) -> bool:
-        return self.scheme != "plain" and name.startswith(("B-", "S-"))
 
     def numbers(self, names: Sequence[str]) -> list[int]:
         """Numbers of the labels that are named, or whose field is.
@@ -79,19 +72,18 @@ class Labels:
         """
         if isinstance(names, str):
             raise ValueError(f"labels: expected a list of names, got the string {names!r}")
-        found: list[int] = []
+        numbers: set[int] = set()
         for name in names:
-            if name in self._number:
-                found.append(self._number[name])
+            if name in self._number:  # a label before a field of its name: `O` is both
+                numbers.add(self._number[name])
             elif name in self.fields:
-                field = self.fields.index(name)
-                found += np.flatnonzero(self.field_of == field).tolist()
+                numbers.update(np.flatnonzero(self.field_of == self.fields.index(name)).tolist())
             else:
                 known = ", ".join(dict.fromkeys([*self.fields, *self.names]))
                 raise ValueError(f"labels: expected one of {known}, got {name!r}")
-        return sorted(set(found))
+        return sorted(numbers)
 
-    def is_one_of(self, names: Sequence[str]) -> np.ndarray:
+    def mask(self, names: Sequence[str]) -> np.ndarray:
         """Booleans [s], true for the labels that are named."""
         mask = np.zeros(len(self.names), bool)
         mask[self.numbers(names)] = True
@@ -101,13 +93,14 @@ class Labels:
         """Numbers of fields in the order of their names; None for all but `O`."""
         if names is None:
             return [number for number, field in enumerate(self.fields) if field != OUTSIDE]
-        found = (label for name in names for label in self.numbers([name]))
-        return list(dict.fromkeys(int(self.field_of[label]) for label in found))
+        labels = (label for name in names for label in self.numbers([name]))
+        return list(dict.fromkeys(int(self.field_of[label]) for label in labels))
 
     def encode(self, labelling: Sequence[str | int]) -> np.ndarray:
         """Numbers of a labelling, given by names or numbers."""
         numbers = []
         for position, label in enumerate(labelling):
+            # A label may be called "3": strings are always names, and integers always numbers.
             number = self._number.get(label, -1) if isinstance(label, str) else int(label)
             if not 0 <= number < len(self.names):
                 known = ", ".join(self.names)
@@ -119,8 +112,7 @@ class Labels:
 State = Any
 """A pytree of arrays of fixed shapes: what a constraint remembers of a prefix."""
 
-BEFORE_THE_FIRST = -1
-"""The label before position 0."""
+BEFORE_THE_FIRST = -1  # y_prev at position 0
 
 
 class Constraint(eqx.Module):
@@ -134,7 +126,7 @@ class Constraint(eqx.Module):
     violations label y at position t adds to those of the prefix, 0 or more, and the new state;
     y_prev is −1 at t = 0. ``final(state)`` gives the violations that only the end shows.
 
-    ``observe(sentence)`` makes x from a sentence, on the host: NumPy arrays, one row a token.
+    ``observe(sentence)`` makes x from a sentence, on the host: NumPy arrays, one row per token.
 
     A constraint whose state is one integer may say how many states there are (`num_states`); then
     labellings can be searched exactly where these are few.
@@ -187,6 +179,7 @@ class Constraint(eqx.Module):
 
         Local constraints are part of the scores of a chain, and so Viterbi's search is exact.
         """
+        # Whoever has a state or an end overrides one of these.
         return type(self).init is Constraint.init and type(self).final is Constraint.final
 
     @property
@@ -195,14 +188,14 @@ class Constraint(eqx.Module):
         return False
 
 
-def as_violations(found: Any) -> Int[Array, ""]:
-    """What a step or an end gave, as a number of violations; ValueError for fractions.
+def as_violations(count: Any) -> Int[Array, ""]:
+    """What a step or an end has returned, as a number of violations; ValueError for fractions.
 
     Example:
         >>> int(as_violations(True)), int(as_violations(2))
         (1, 2)
     """
-    array = jnp.asarray(found)
+    array = jnp.asarray(count)  # which may be traced: its type is looked at, not its value
     if not (jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == bool) or array.ndim:
         raise ValueError(
             "step, final: expected a whole number of violations, got dtype "
@@ -211,11 +204,11 @@ def as_violations(found: Any) -> Int[Array, ""]:
     return array.astype(jnp.int32)
 
 
-def column_of(sentence: Any, column: str) -> Sequence[str]:
+def find_column(sentence: Any, column: str) -> Sequence[str]:
     """The strings of a column: of a mapping or `jaxseq.text.Sentence`, or a list of words itself.
 
     Example:
-        >>> column_of({"word": ["a", "b"]}, "word"), column_of(["a", "b"], "word")
+        >>> find_column({"word": ["a", "b"]}, "word"), find_column(["a", "b"], "word")
         (['a', 'b'], ['a', 'b'])
     """
     if isinstance(sentence, str):
@@ -228,7 +221,7 @@ def column_of(sentence: Any, column: str) -> Sequence[str]:
         except (KeyError, TypeError) as error:
             raise ValueError(
                 f"sentence: expected a column {column!r}, got {type(sentence).__name__} without"
-            ) from error
+            ) from error  # a string would be indexed by character, and is refused above
     if not all(isinstance(word, str) for word in words):
         position = next(i for i, word in enumerate(words) if not isinstance(word, str))
         raise ValueError(
@@ -237,16 +230,12 @@ def column_of(sentence: Any, column: str) -> Sequence[str]:
     return words
 
 
-# -------------------------------------------------------------------------------------------------
-# Which tokens a rule is about.
-
-
 PUNCTUATION = r"[^\w\s]+"
-"""Tokens that are punctuation marks, as a regular expression."""
+"""A regular expression of the tokens that are punctuation marks."""
 
 
 @dataclass(frozen=True)
-class Tokens:
+class Words:
     """Tokens that are one of some words, or match a regular expression as a whole, or both.
 
     Args:
@@ -259,7 +248,7 @@ class Tokens:
         ValueError: for a bad pattern, or neither words nor a pattern.
 
     Example:
-        >>> Tokens(["pp", "pages"], r"[.,;]").marks(["Pages", "3", "."]).tolist()
+        >>> Words(["pp", "pages"], r"[.,;]").marks(["Pages", "3", "."]).tolist()
         [True, False, True]
     """
 
@@ -271,10 +260,10 @@ class Tokens:
     def __post_init__(self) -> None:
         if isinstance(self.words, str) or not all(isinstance(word, str) for word in self.words):
             raise ValueError(f"words: expected a list of strings, got {self.words!r:.60}")
-        object.__setattr__(self, "words", tuple(self.words))
+        object.__setattr__(self, "words", tuple(self.words))  # hashable: a static field of automata
         if not self.words and self.pattern is None:
             raise ValueError("words, pattern: expected at least one word or a pattern, got neither")
-        _ = self._expression
+        _ = self._expression  # a bad pattern is refused here rather than at the first sentence
 
     @cached_property
     def _expression(self) -> re.Pattern[str] | None:
@@ -295,27 +284,22 @@ class Tokens:
         return word.casefold() if self.ignore_case else word
 
     @cached_property
-    def _found(self) -> dict[str, bool]:
-        """What was found of words so far: a text has few words, often."""
+    def _answers(self) -> dict[str, bool]:
+        """The answers of `in` so far: a text has few words, often."""
         return {}
 
     def __contains__(self, word: str) -> bool:
-        found = self._found.get(word)
-        if found is None:
-            found = self._fold(word) in self._known
-            if not found and self._expression is not None:
-                found = self._expression.fullmatch(word) is not None
-            self._found[word] = found
-        return found
+        answer = self._answers.get(word)
+        if answer is None:
+            answer = self._fold(word) in self._known
+            if not answer and self._expression is not None:
+                answer = self._expression.fullmatch(word) is not None
+            self._answers[word] = answer
+        return answer
 
     def marks(self, sentence: Any) -> np.ndarray:
         """Booleans [n]: which tokens of a sentence these are."""
-        found = (word in self for word in column_of(sentence, self.column))
-        return np.fromiter(found, bool)
-
-
-# -------------------------------------------------------------------------------------------------
-# What all ready constraints have in common: they are written with names, and bound to labels.
+        return np.fromiter((word in self for word in find_column(sentence, self.column)), bool)
 
 
 @dataclass(frozen=True)
@@ -328,6 +312,7 @@ class Rule:
         (True, True)
     """
 
+    # A frozen dataclass prints itself, and is equal to another one with the same arguments.
     @abstractmethod
     def bind(self, labels: Labels) -> Constraint:
         """The automaton for a model with these labels.
@@ -340,18 +325,13 @@ class Rule:
 class OnTokens(Constraint):
     """A constraint that looks at whether a token is one of some tokens: x is bool [n]."""
 
-    tokens: Tokens = eqx.field(static=True)
+    tokens: Words = eqx.field(static=True)  # strings cannot be traced; only the marks are
 
     def observe(self, sentence: Any) -> np.ndarray:
         return self.tokens.marks(sentence)
 
 
-# -------------------------------------------------------------------------------------------------
-# Constraints with their penalties, bound to the labels of a model.
-
-
-MOST_PENALTY = 1e12
-"""The largest finite ρ: in single precision, scores would be lost beside it."""
+MOST_PENALTY = 1e12  # the largest finite ρ: beside more, float32 would lose the scores
 
 
 class Penalised(NamedTuple):
@@ -376,8 +356,12 @@ class Constraints(eqx.Module):
     Made by `bind_constraints`. An `equinox.Module`: penalties are arrays, and may change without
     compiling anew.
 
-    parts: the automata. penalties: ρ, [c], 0 for hard ones. hard: which are. names: for reports.
-    num_labels: s.
+    Attributes:
+        parts: the automata.
+        penalties: ρ, 0 for hard ones.
+        hard: which are hard.
+        names: for reports.
+        num_labels: s.
 
     Example:
         >>> from jaxseq.constraints import AtMostOnce, StartsWith
@@ -388,6 +372,7 @@ class Constraints(eqx.Module):
 
     parts: tuple[Constraint, ...]
     penalties: Float[Array, " c"]
+    # Which are hard is part of the program: searches without any sort by one key instead of three.
     hard: tuple[bool, ...] = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
     num_labels: int = eqx.field(static=True)
@@ -416,10 +401,12 @@ class Constraints(eqx.Module):
     def costly(self) -> tuple[int, ...]:
         """Numbers of those that cost something: with ρ = 0 a constraint changes nothing."""
         pairs = enumerate(zip(self.hard, np.asarray(self.penalties)))
+        # A hard one has penalty 0 and still rules labellings out.
         return tuple(number for number, (hard, penalty) in pairs if hard or penalty > 0)
 
     def only(self, numbers: Sequence[int]) -> Constraints:
         """Some of the constraints, by their numbers."""
+        # Not by `_split_penalties`, since hard ones have penalty 0 here already.
         return Constraints(
             tuple(self.parts[number] for number in numbers),
             self.penalties[np.asarray(numbers, np.int32)],
@@ -436,15 +423,15 @@ class Constraints(eqx.Module):
         """The same of many sentences, their tokens one after another: arrays [N, …] or None.
 
         Raises:
-            ValueError: for what is no sentence, with its number.
+            ValueError: for something that is not a sentence, with its number.
         """
-        looks, rows = [part.observe for part in self.parts], []
+        looks, rows = [part.observe for part in self.parts], []  # bound once, called per sentence
         for number, sentence in enumerate(sentences):
             try:
                 rows.append(tuple(look(sentence) for look in looks))
             except ValueError as error:
                 raise ValueError(f"X[{number}]: {error}") from None
-        if not rows:
+        if not rows:  # nothing to concatenate, and no shape to know
             return tuple(None for _ in self.parts)
         return jax.tree.map(lambda *arrays: np.concatenate(arrays), *rows)
 
@@ -465,43 +452,34 @@ def bind_constraints(
         scheme: how labels stand for fields.
 
     Raises:
-        ValueError: for an unknown label or a penalty that is none, with the number of the rule.
+        ValueError: for an unknown label or a bad penalty, with the number of the rule.
 
     Example:
         >>> from jaxseq.constraints import AtMostOnce, StartsWith
-        >>> found = bind_constraints([AtMostOnce(), StartsWith(["A"])], ["A", "B"], penalty=9.2)
-        >>> found.names, found.all_local
+        >>> bound = bind_constraints([AtMostOnce(), StartsWith(["A"])], ["A", "B"], penalty=9.2)
+        >>> bound.names, bound.all_local
         (('AtMostOnce', 'StartsWith'), False)
     """
     known = Labels(labels, scheme)
     parts, penalties, names = [], [], []
     for number, item in enumerate(rules):
         try:
-            one = item if isinstance(item, Penalised) else Penalised(item, _default(penalty))
+            if not isinstance(item, Penalised) and penalty is None:
+                raise ValueError("penalty: expected one, of the rule or for all, got none")
+            one = item if isinstance(item, Penalised) else Penalised(item, cast(float, penalty))
             penalties.append(check_penalty(one.penalty))
-            parts.append(_bound(one.rule, known))
+            if not isinstance(one.rule, Rule | Constraint):
+                raise ValueError(f"rule: expected a rule or a Constraint, got {one.rule!r:.60}")
+            # A constraint of one's own knows its labels already.
+            parts.append(one.rule.bind(known) if isinstance(one.rule, Rule) else one.rule)
         except ValueError as error:
             raise ValueError(f"rules[{number}]: {error}") from None
         names.append(one.name or type(one.rule).__name__)
     return Constraints(tuple(parts), *_split_penalties(penalties), tuple(names), len(known))
 
 
-def _default(penalty: float | None) -> float:
-    if penalty is None:
-        raise ValueError("penalty: expected one, of the rule or for all, got none")
-    return penalty
-
-
-def _bound(rule: Any, labels: Labels) -> Constraint:
-    if isinstance(rule, Constraint):
-        return rule
-    if not isinstance(rule, Rule):
-        raise ValueError(f"rule: expected a rule or a Constraint, got {rule!r:.60}")
-    return rule.bind(labels)
-
-
 def check_penalty(penalty: Any) -> float:
-    """ρ as a number; ValueError for less than 0 or none."""
+    """ρ as a number; ValueError unless it is one, 0 or more."""
     try:
         value = math.nan if isinstance(penalty, bool | str) else float(penalty)
     except (TypeError, ValueError):
@@ -510,7 +488,7 @@ def check_penalty(penalty: Any) -> float:
         raise ValueError(
             f"penalty: expected at most {MOST_PENALTY:g}, or inf for a hard constraint, got {value}"
         )
-    if not value >= 0:
+    if not value >= 0:  # NaN is not, either
         raise ValueError(f"penalty: expected a number, 0 or more, got {penalty!r:.40}")
     return value
 
@@ -518,5 +496,6 @@ def check_penalty(penalty: Any) -> float:
 def _split_penalties(penalties: Sequence[float]) -> tuple[Array, tuple[bool, ...]]:
     """Soft penalties (0 for hard), and which are hard."""
     hard = tuple(math.isinf(penalty) for penalty in penalties)
+    # Hard ones are counted apart: −∞ · 0 violations would be NaN.
     soft = np.array([0.0 if h else p for p, h in zip(penalties, hard)], np.float64)
     return jnp.asarray(soft, jnp.result_type(float)), hard

@@ -1,4 +1,4 @@
-"""Violations in a labelled corpus, and the penalties that they speak for."""
+"""How often labellings violate constraints, and the penalties that a labelled corpus speaks for."""
 
 from __future__ import annotations
 
@@ -25,11 +25,9 @@ from jaxseq.constraints._constraint import (
     as_violations,
     bind_constraints,
 )
-from jaxseq.constraints._search import MOST_STATES, padding_of
+from jaxseq.constraints._corpus import make_padding
+from jaxseq.constraints._search import MOST_STATES
 from jaxseq.lattice import Chain, matmul, path_score
-
-# -------------------------------------------------------------------------------------------------
-# Violations of a given labelling.
 
 
 def violations(
@@ -65,8 +63,9 @@ def violations(
     References:
         Chang, Ratinov & Roth 2007, section 7.
     """
+    # `observe` may look at nothing, and then nothing else would notice that lengths differ.
     if isinstance(x, Sequence) and not isinstance(x, str) and len(x) != len(y):
-        raise ValueError(f"y: expected {len(x)} labels, one a token, got {len(y)}")
+        raise ValueError(f"y: expected {len(x)} labels, one per token, got {len(y)}")
     if isinstance(constraint, Rule):
         names = sorted({label for label in y if isinstance(label, str)})
         names = names if labels is None else labels
@@ -85,12 +84,12 @@ def violations(
         if not np.ndim(leaf):
             raise ValueError("observe: expected arrays with a row for each token, got a number")
         if len(leaf) != len(path):
-            raise ValueError(f"y: expected {len(leaf)} labels, one a token, got {len(path)}")
+            raise ValueError(f"y: expected {len(leaf)} labels, one per token, got {len(path)}")
     observed = jax.tree.map(jnp.asarray, observed)
-    found = int(count_one(constraint, observed, jnp.asarray(path, jnp.int32), len(path)))
-    if found < 0:
-        raise ValueError(f"constraint: expected 0 violations or more, got {found}")
-    return found
+    count = int(count_one(constraint, observed, jnp.asarray(path, jnp.int32), len(path)))
+    if count < 0:  # of a constraint of one's own: searches prune by counts that never fall
+        raise ValueError(f"constraint: expected 0 violations or more, got {count}")
+    return count
 
 
 @eqx.filter_jit
@@ -102,12 +101,14 @@ def count_one(
     def advance(carry, inputs):
         state, before, total = carry
         t, label = inputs
-        found, following = constraint.step(state, t, before, jnp.maximum(label, 0), x)
+        # Padding may be −1, which would read the last label; what it gives is thrown away.
+        added, following = constraint.step(state, t, before, jnp.maximum(label, 0), x)
         inside = t < length
         state = jax.tree.map(lambda new, old: jnp.where(inside, new, old), following, state)
-        total = total + jnp.where(inside, as_violations(found), 0)
+        total = total + jnp.where(inside, as_violations(added), 0)
         return (state, jnp.where(inside, label, before), total), None
 
+    # int32 throughout: types of a carry must be the same whether float64 is enabled or not.
     first = (constraint.init(x), jnp.int32(BEFORE_THE_FIRST), jnp.int32(0))
     positions = jnp.arange(len(path), dtype=jnp.int32)
     (state, _, total), _ = lax.scan(advance, first, (positions, path))
@@ -120,8 +121,10 @@ def count_violations(
     """Violations of each constraint by a path.
 
     Args:
-        constraints: of `bind_constraints`. x: of `Constraints.observe`, as arrays.
-        path: label numbers. length: how many of them are real; None for all.
+        constraints: from `bind_constraints`.
+        x: from `Constraints.observe`, as arrays.
+        path: label numbers.
+        length: how many of them are real; None for all.
 
     Cost: O(n c).
 
@@ -134,7 +137,7 @@ def count_violations(
     """
     n = len(path) if length is None else length
     counts = [count_one(part, seen, path, n) for part, seen in zip(constraints.parts, x)]
-    return jnp.stack(counts) if counts else jnp.zeros(0, jnp.int32)
+    return jnp.stack(counts) if counts else jnp.zeros(0, jnp.int32)  # `stack` refuses none
 
 
 def penalised_score(
@@ -159,8 +162,7 @@ def penalised_score(
     return path_score(chain, path) - cost, counts @ jnp.asarray(constraints.hard, jnp.int32)
 
 
-TOGETHER = 64
-"""Sequences of similar length that are counted together."""
+TOGETHER = 64  # sequences of similar length that are counted together
 
 
 def estimate_penalties(
@@ -180,7 +182,7 @@ def estimate_penalties(
     with :math:`v_k = \sum d_k(x, y)` violations at :math:`o_k` opportunities: the tokens at which
     some label would have been a violation after the labels before it, and the ends of sentences
     for a constraint that they decide (`MustAppear`, `EndsWith`). So a dictionary has as many as
-    its words occur, and `StartsWith` one a sentence. A rule that is broken at every second
+    its words occur, and `StartsWith` one per sentence. A rule that is broken at every second
     opportunity or more often is worth nothing.
 
     Args:
@@ -204,8 +206,8 @@ def estimate_penalties(
     Example:
         >>> from jaxseq.constraints import AtMostOnce, StartsWith
         >>> X, y = [["a", "b"], ["c", "d", "e"]], [["A", "B"], ["B", "A", "A"]]
-        >>> found = estimate_penalties([AtMostOnce(), StartsWith(["A"])], X, y)
-        >>> [round(penalty, 4) for penalty in found]  # log(2 / 1), log(2 / 2)
+        >>> penalties = estimate_penalties([AtMostOnce(), StartsWith(["A"])], X, y)
+        >>> [round(penalty, 4) for penalty in penalties]  # log(2 / 1), log(2 / 2)
         [0.6931, 0.0]
 
     References:
@@ -230,10 +232,11 @@ def estimate_penalties(
 
 
 def _log_odds(violated: int, opportunities: int, smoothing: float) -> float:
+    # One position may be violated more than once, and so more often than there are opportunities.
     against = max(opportunities - violated, 0) + smoothing
-    if against == 0:
+    if against == 0:  # without smoothing, a rule that is always broken: log 0 is no penalty
         return 0.0
-    happened = violated + smoothing
+    happened = violated + smoothing  # 0 without smoothing: never broken, and so hard
     return max(0.0, math.log(against / happened)) if happened else math.inf
 
 
@@ -241,11 +244,11 @@ def _checked(number: int, labelling: Any) -> list[str | int]:
     """A labelling as a list; ValueError where a label is not known."""
     if isinstance(labelling, str) or not isinstance(labelling, Iterable):
         raise ValueError(f"y[{number}]: expected a list of labels, got {labelling!r:.40}")
-    found = list(labelling)
-    for position, label in enumerate(found):
+    labels = list(labelling)
+    for position, label in enumerate(labels):
         if isinstance(label, bool) or not isinstance(label, str | numbers.Integral):
             raise ValueError(f"y[{number}][{position}]: expected a label, got {label!r:.40}")
-    return found
+    return labels
 
 
 def _bind(
@@ -255,8 +258,9 @@ def _bind(
     if isinstance(constraints, Constraints):
         count = constraints.num_labels
         if labels is None:
-            found = sorted({label for labelling in y for label in labelling if _is_name(label)})
-            labels = found if len(found) == count else [str(number) for number in range(count)]
+            names = {label for labelling in y for label in labelling if isinstance(label, str)}
+            # Numbers stand for themselves where y does not name every label.
+            labels = sorted(names) if len(names) == count else [str(n) for n in range(count)]
         if len(labels) != count:
             raise ValueError(
                 f"labels: expected {count}, as the constraints have, got {len(labels)}"
@@ -266,21 +270,19 @@ def _bind(
     scheme = getattr(constraints, "scheme", scheme)
     if labels is None:
         labels = sorted({str(label) for labelling in y for label in labelling})
+    # A penalty that is wrong must not matter: they are asked for here.
     free = [Penalised(rule.rule, 0.0) if isinstance(rule, Penalised) else rule for rule in rules]
     return bind_constraints(free, labels, penalty=0.0, scheme=scheme), Labels(labels, scheme)
 
 
-def _is_name(label: Any) -> bool:
-    return isinstance(label, str)
-
-
 def _encode(names: Labels, number: int, sentence: Any, labelling: list[Any]) -> np.ndarray:
     if isinstance(sentence, Sequence) and len(sentence) != len(labelling):
-        wanted = f"{len(sentence)} labels, one a token"
+        wanted = f"{len(sentence)} labels, one per token"
         raise ValueError(f"y[{number}]: expected {wanted}, got {len(labelling)}")
     try:
         return names.encode(labelling)
     except ValueError as error:
+        # `encode` knows positions alone; the sentence is put in front of them.
         raise ValueError(str(error).replace("y[", f"y[{number}][", 1)) from None
 
 
@@ -291,8 +293,8 @@ def _chances(part: Constraint, x: Any, path: Array, length: Array, labels: int) 
         state, before = carry
         t, label = inputs
 
-        def one(other: Array) -> Array:
-            return jnp.asarray(part.step(state, t, before, other, x)[0], jnp.int32)
+        def one(candidate: Array) -> Array:
+            return jnp.asarray(part.step(state, t, before, candidate, x)[0], jnp.int32)
 
         could = (jax.vmap(one)(jnp.arange(labels, dtype=jnp.int32)) > 0).any()
         return (part.step(state, t, before, label, x)[1], label), could & (t < length)
@@ -300,11 +302,12 @@ def _chances(part: Constraint, x: Any, path: Array, length: Array, labels: int) 
     positions = jnp.arange(len(path), dtype=jnp.int32)
     first = (part.init(x), jnp.int32(BEFORE_THE_FIRST))
     _, could = lax.scan(advance, first, (positions, path))
+    # A sentence without a token has no end that could decide anything.
     return could.sum(dtype=jnp.int32) + (_ends_decide(part) & (length > 0))
 
 
 def _ends_decide(part: Constraint) -> Array:
-    """Whether the end can show a violation; taken for granted where the states are not known."""
+    """Whether the end can show a violation; assumed where the states cannot all be tried."""
     if type(part).final is Constraint.final:
         return jnp.array(False)
     if part.num_states is None or part.num_states > MOST_STATES:
@@ -329,7 +332,8 @@ def corpus_violations(
     r"""How often each of many labellings violates each constraint: :math:`d_k(x_b, y_b)`, [B, c].
 
     Args:
-        constraints: of `bind_constraints`. x: of `Constraints.observe_all`.
+        constraints: from `bind_constraints`.
+        x: from `Constraints.observe_all`.
         labels: numbers [N] of all tokens' labels, one sequence after another.
         lengths: [B], tokens of each sequence, N together. Nothing is violated by one without any.
 
@@ -362,21 +366,16 @@ def _by_block(
     lengths: np.ndarray,
 ) -> np.ndarray:
     """What `run` gives for each sequence and constraint, [B, c]; 0 without a token."""
-    found = np.zeros((len(lengths), len(constraints)), np.int64)
+    counts = np.zeros((len(lengths), len(constraints)), np.int64)
     starts = np.cumsum(lengths) - lengths
-    order = np.argsort(lengths, kind="stable")
+    order = np.argsort(lengths, kind="stable")  # neighbours share a shape, and so a program
     order = order[lengths[order] > 0]
     for first in range(0, len(order) if len(constraints) else 0, TOGETHER):
         members = order[first : first + TOGETHER]
-        found[members] = _run_block(run, constraints, x, labels, starts, lengths, members)
-    return found
-
-
-def _run_block(run, constraints, x, labels, starts, lengths, members: np.ndarray) -> np.ndarray:
-    """The same for some sequences, padded to a common length and a common number."""
-    count, spread = padding_of(members, starts, lengths, TOGETHER)
-    seen = jax.tree.map(spread, x)
-    return np.asarray(run(constraints, seen, spread(labels), count))[: len(members)]
+        count, spread = make_padding(members, starts, lengths, TOGETHER)
+        rows = run(constraints, jax.tree.map(spread, x), spread(labels), count)
+        counts[members] = np.asarray(rows)[: len(members)]
+    return counts
 
 
 @jax.jit

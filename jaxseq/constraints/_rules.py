@@ -1,4 +1,4 @@
-"""Constraints on whole fields, which have to remember what was before."""
+"""The ready rules: on a token and its label, on two neighbours, and on whole fields."""
 
 from __future__ import annotations
 
@@ -18,14 +18,11 @@ from jaxseq.constraints._constraint import (
     Labels,
     OnTokens,
     Rule,
-    Tokens,
+    Words,
 )
 
-# -------------------------------------------------------------------------------------------------
-# Constraints on a token's label and the one before it.
-
-
 Side = Literal["before", "after", "either"]
+Unit = Literal["words", "fields"]
 
 
 @dataclass(frozen=True)
@@ -33,20 +30,21 @@ class WordsImply(Rule):
     """Tokens of a dictionary, seed list or pattern have one of some labels.
 
     Args:
-        tokens: which tokens. labels: that they may have, or fields.
+        tokens: which tokens.
+        labels: those that they may have, or fields.
 
     Example:
         >>> from jaxseq.constraints import violations
-        >>> rule = WordsImply(Tokens(["pp", "pages"]), ["PAGES"])
+        >>> rule = WordsImply(Words(["pp", "pages"]), ["PAGES"])
         >>> violations(rule, ["pages", "3"], ["DATE", "DATE"], labels=["DATE", "PAGES"])
         1
     """
 
-    tokens: Tokens
+    tokens: Words
     labels: Sequence[str]
 
     def bind(self, labels: Labels) -> Constraint:
-        return _MarkedTokens(self.tokens, jnp.asarray(~labels.is_one_of(self.labels)), True)
+        return _MarkedTokens(self.tokens, jnp.asarray(~labels.mask(self.labels)), True)
 
 
 @dataclass(frozen=True)
@@ -54,20 +52,21 @@ class OnlyOn(Rule):
     """Some labels are for certain tokens alone.
 
     Args:
-        labels: that other tokens must not have, or fields. tokens: that may have them.
+        labels: those that other tokens must not have, or fields.
+        tokens: which tokens may have them.
 
     Example:
         >>> from jaxseq.constraints import violations
-        >>> rule = OnlyOn(["NUMBER"], Tokens(pattern=r"[0-9]+"))
+        >>> rule = OnlyOn(["NUMBER"], Words(pattern=r"[0-9]+"))
         >>> violations(rule, ["pages", "3"], ["NUMBER", "NUMBER"])
         1
     """
 
     labels: Sequence[str]
-    tokens: Tokens
+    tokens: Words
 
     def bind(self, labels: Labels) -> Constraint:
-        return _MarkedTokens(self.tokens, jnp.asarray(labels.is_one_of(self.labels)), False)
+        return _MarkedTokens(self.tokens, jnp.asarray(labels.mask(self.labels)), False)
 
 
 class _MarkedTokens(OnTokens):
@@ -77,6 +76,7 @@ class _MarkedTokens(OnTokens):
     if_marked: bool = eqx.field(static=True)
 
     def step(self, state, t, y_prev, y, x) -> tuple[Array, Any]:
+        # One automaton for both rules: `WordsImply` looks at marked tokens, `OnlyOn` at all others.
         return ((x[t] == self.if_marked) & self.forbidden[y]).astype(jnp.int32), state
 
     @property
@@ -99,16 +99,15 @@ class TransitionsOnlyOn(Rule):
         1
     """
 
-    tokens: Tokens = field(default_factory=lambda: Tokens(pattern=PUNCTUATION))
+    tokens: Words = field(default_factory=lambda: Words(pattern=PUNCTUATION))
     side: Side = "before"
 
     def __post_init__(self) -> None:
         if self.side not in ("before", "after", "either"):
-            raise ValueError(f"side: expected 'before', 'after' or 'either', got {self.side!r}")
+            raise ValueError(f"side: expected 'before', 'after' or 'either', got {self.side!r:.60}")
 
     def bind(self, labels: Labels) -> Constraint:
-        field_of, begins = jnp.asarray(labels.field_of), jnp.asarray(labels.begins)
-        return _Meeting(self.tokens, field_of, begins, self.side)
+        return _Meeting(self.tokens, *_fields(labels), self.side)
 
 
 class _Meeting(OnTokens):
@@ -119,7 +118,7 @@ class _Meeting(OnTokens):
     side: Side = eqx.field(static=True)
 
     def step(self, state, t, y_prev, y, x) -> tuple[Array, Any]:
-        before, after = x[jnp.maximum(t - 1, 0)], x[t]
+        before, after = x[jnp.maximum(t - 1, 0)], x[t]  # at t = 0 nothing meets, see below
         fine = {"before": before, "after": after, "either": before | after}[self.side]
         meet = begins_field(self.field_of, self.begins, y_prev, y) & (y_prev != BEFORE_THE_FIRST)
         return (meet & ~fine).astype(jnp.int32), state
@@ -127,7 +126,7 @@ class _Meeting(OnTokens):
 
 def begins_field(field_of: Array, begins: Array, y_prev: Array, y: Array) -> Array:
     """Whether label y after label y_prev begins a field."""
-    changed = field_of[y] != field_of[jnp.maximum(y_prev, 0)]
+    changed = field_of[y] != field_of[jnp.maximum(y_prev, 0)]  # −1 would read the last label
     return changed | begins[y] | (y_prev == BEFORE_THE_FIRST)
 
 
@@ -136,7 +135,7 @@ class StartsWith(Rule):
     """The first token of a sequence has one of some labels.
 
     Args:
-        labels: that it may have, or fields.
+        labels: those that it may have, or fields.
 
     Example:
         >>> from jaxseq.constraints import violations
@@ -148,13 +147,14 @@ class StartsWith(Rule):
     labels: Sequence[str]
 
     def bind(self, labels: Labels) -> Constraint:
-        return _First(jnp.asarray(~labels.is_one_of(self.labels)))
+        return _First(jnp.asarray(~labels.mask(self.labels)))
 
 
 class _First(Constraint):
     forbidden: Bool[Array, " s"]
 
     def step(self, state, t, y_prev, y, x) -> tuple[Array, Any]:
+        # By t and not by a state: the constraint stays local, and Viterbi's search exact.
         return ((t == 0) & self.forbidden[y]).astype(jnp.int32), state
 
     @property
@@ -162,18 +162,21 @@ class _First(Constraint):
         return True
 
 
-MOST = 1_000_000
-"""The largest bound of lengths and counts."""
-
-WORD = 32
-"""Fields remembered in one integer."""
+MOST = 1_000_000  # the largest bound of lengths and counts: more would leave int32 in sums
+BITS = 32  # fields remembered in one integer
 
 
 class OfFields(Constraint):
-    """A constraint that knows fields: of which each label is, and which labels begin one."""
+    """A constraint that knows fields: of which each label is, and which labels begin one.
+
+    Its state is one integer, 0 at the start, unless it says otherwise.
+    """
 
     field_of: Int[Array, " s"]
     begins: Bool[Array, " s"]
+
+    def init(self, x: Any) -> Array:
+        return jnp.zeros((), jnp.int32)
 
     def is_new(self, y_prev: Array, y: Array) -> Array:
         """Whether y begins a field."""
@@ -195,28 +198,32 @@ class SetOfFields(OfFields):
     size: int = eqx.field(static=True)
 
     def init(self, x: Any) -> Array:
-        return jnp.zeros(max(1, -(-self.size // WORD)), jnp.uint32)
+        return jnp.zeros(self._words(), jnp.uint32)
+
+    def _words(self) -> int:
+        return max(1, -(-self.size // BITS))
 
     def bit(self, y: Array) -> Array:
         """The set of y's field alone; empty for one that does not matter."""
         place = self.place[y]
-        words = jnp.arange(max(1, -(-self.size // WORD)))
-        bit = jnp.left_shift(jnp.uint32(1), (place % WORD).astype(jnp.uint32))
-        return jnp.where((words == place // WORD) & (place >= 0), bit, jnp.uint32(0))
+        words = jnp.arange(self._words())
+        # −1 for "does not matter" is a shift by 31 here, and masked below.
+        bit = jnp.left_shift(jnp.uint32(1), (place % BITS).astype(jnp.uint32))
+        return jnp.where((words == place // BITS) & (place >= 0), bit, jnp.uint32(0))
 
     @property
     def num_states(self) -> int | None:
-        return 1 << self.size if self.size < WORD - 1 else None
+        return 1 << self.size if self.size < BITS - 1 else None  # a state must fit in an int32
 
     def as_number(self, state: Array) -> Array:
-        return state[0].astype(jnp.int32)
+        return state[0].astype(jnp.int32)  # one word alone, see `num_states`
 
     def as_state(self, number: Array) -> Array:
         return jnp.asarray(number).astype(jnp.uint32)[None]
 
 
 def _places(labels: Labels, chosen: Sequence[int]) -> Array:
-    """For each label the place of its field among the chosen, −1 for others."""
+    """For each label the place of its field among the chosen, −1 for the other fields."""
     place = {number: index for index, number in enumerate(chosen)}
     return jnp.asarray([place.get(int(f), -1) for f in labels.field_of], jnp.int32)
 
@@ -246,6 +253,7 @@ class AtMostOnce(Rule):
 class _Once(SetOfFields):
     def step(self, state, t, y_prev, y, x) -> tuple[Array, Array]:
         bit = self.bit(y)
+        # A field that goes on is in the set, too: only a new beginning is a violation.
         again = ((state & bit) != 0).any() & self.is_new(y_prev, y)
         return again.astype(jnp.int32), state | bit
 
@@ -275,8 +283,7 @@ class _Appear(SetOfFields):
         return jnp.zeros((), jnp.int32), state | self.bit(y)
 
     def final(self, state) -> Array:
-        there = jnp.bitwise_count(state).sum().astype(jnp.int32)
-        return self.size - there
+        return self.size - jnp.bitwise_count(state).sum().astype(jnp.int32)
 
 
 @dataclass(frozen=True)
@@ -284,7 +291,7 @@ class EndsWith(Rule):
     """The last token of a sequence has one of some labels.
 
     Args:
-        labels: that it may have, or fields.
+        labels: those that it may have, or fields.
 
     Example:
         >>> from jaxseq.constraints import violations
@@ -295,7 +302,7 @@ class EndsWith(Rule):
     labels: Sequence[str]
 
     def bind(self, labels: Labels) -> Constraint:
-        return _Last(jnp.asarray(~labels.is_one_of(self.labels)))
+        return _Last(jnp.asarray(~labels.mask(self.labels)))
 
 
 class _Last(Constraint):
@@ -340,18 +347,16 @@ class Order(Rule):
 
 
 class _Ordered(OfFields):
-    """The state is the place of the last field so far, and one more: 0 for none."""
+    """The state is the rank of the last field so far, from 1 on; 0 before the first."""
 
     place: Int[Array, " s"]
     size: int = eqx.field(static=True)
 
-    def init(self, x: Any) -> Array:
-        return jnp.zeros((), jnp.int32)
-
     def step(self, state, t, y_prev, y, x) -> tuple[Array, Array]:
-        here = self.place[y] + 1
-        late = (here > 0) & (here < state) & self.is_new(y_prev, y)
-        return late.astype(jnp.int32), jnp.maximum(state, here)
+        rank = self.place[y] + 1
+        late = (rank > 0) & (rank < state) & self.is_new(y_prev, y)
+        # A field that is late does not take the others back with it: each is one violation.
+        return late.astype(jnp.int32), jnp.maximum(state, rank)
 
     @property
     def num_states(self) -> int:
@@ -366,7 +371,8 @@ class FieldLength(Rule):
     is too long, each word past the limit is one.
 
     Args:
-        at_least, at_most: numbers of words; None for no limit.
+        at_least: the smallest number of words.
+        at_most: the largest; None for no limit.
         labels: the fields; None for all (but O).
 
     Example:
@@ -389,18 +395,25 @@ class FieldLength(Rule):
         return _Length(*_fields(labels), jnp.asarray(mask), self.at_least, self.at_most)
 
 
-class _Length(OfFields):
-    """The state is the length of the field so far, as far as it matters; 0 for other fields."""
+class _Bounded(OfFields):
+    """The state is a number of words or fields, counted no further than it matters."""
 
     counted: Bool[Array, " s"]
     at_least: int = eqx.field(static=True)
     at_most: int | None = eqx.field(static=True)
 
-    def init(self, x: Any) -> Array:
-        return jnp.zeros((), jnp.int32)
+    @property
+    def num_states(self) -> int:
+        # Past the bounds all numbers are alike: the first one that is too many stands for them.
+        most = self.at_least if self.at_most is None else max(self.at_least, self.at_most + 1)
+        return most + 1
+
+
+class _Length(_Bounded):
+    """The state is the length of the field so far; 0 for fields that do not matter."""
 
     def step(self, state, t, y_prev, y, x) -> tuple[Array, Array]:
-        new = self.is_new(y_prev, y)
+        new = self.is_new(y_prev, y)  # ends the field before, which may be too short
         before = jnp.where(new, 0, state)
         length = jnp.where(self.counted[y], jnp.minimum(before + 1, self.num_states - 1), 0)
         broken = (new & self._too_short(state)).astype(jnp.int32)
@@ -409,15 +422,10 @@ class _Length(OfFields):
         return broken, length
 
     def _too_short(self, length: Array) -> Array:
-        return (length > 0) & (length < self.at_least)
+        return (length > 0) & (length < self.at_least)  # 0 is no field, or one that is not counted
 
     def final(self, state) -> Array:
-        return self._too_short(state).astype(jnp.int32)
-
-    @property
-    def num_states(self) -> int:
-        longest = self.at_least if self.at_most is None else max(self.at_least, self.at_most + 1)
-        return longest + 1
+        return self._too_short(state).astype(jnp.int32)  # the last field ends here
 
 
 @dataclass(frozen=True)
@@ -429,7 +437,8 @@ class Count(Rule):
 
     Args:
         labels: which, or fields.
-        at_least, at_most: bounds; None for none.
+        at_least: the lower bound.
+        at_most: the upper one; None for no limit.
         unit: ``"words"`` or ``"fields"``.
 
     Example:
@@ -443,50 +452,39 @@ class Count(Rule):
     labels: Sequence[str]
     at_least: int = 0
     at_most: int | None = None
-    unit: Literal["words", "fields"] = "words"
+    unit: Unit = "words"
 
     def __post_init__(self) -> None:
         _check_bounds(self.at_least, self.at_most, 0)
         if self.unit not in ("words", "fields"):
-            raise ValueError(f"unit: expected 'words' or 'fields', got {self.unit!r}")
+            raise ValueError(f"unit: expected 'words' or 'fields', got {self.unit!r:.60}")
 
     def bind(self, labels: Labels) -> Constraint:
-        mask = jnp.asarray(labels.is_one_of(self.labels))
+        mask = jnp.asarray(labels.mask(self.labels))
         by_field = self.unit == "fields"
         return _Counted(*_fields(labels), mask, self.at_least, self.at_most, by_field)
 
 
-class _Counted(OfFields):
-    counted: Bool[Array, " s"]
-    at_least: int = eqx.field(static=True)
-    at_most: int | None = eqx.field(static=True)
+class _Counted(_Bounded):
     by_field: bool = eqx.field(static=True)
-
-    def init(self, x: Any) -> Array:
-        return jnp.zeros((), jnp.int32)
 
     def step(self, state, t, y_prev, y, x) -> tuple[Array, Array]:
         one = self.counted[y] & (self.is_new(y_prev, y) if self.by_field else True)
-        number = jnp.minimum(state + one, self.num_states - 1)
+        number = jnp.minimum(state + one, self.num_states - 1)  # saturates: few states
         over = one & (number > self.at_most) if self.at_most is not None else jnp.zeros((), bool)
         return over.astype(jnp.int32), number.astype(jnp.int32)
 
     def final(self, state) -> Array:
         return (state < self.at_least).astype(jnp.int32)
 
-    @property
-    def num_states(self) -> int:
-        most = self.at_least if self.at_most is None else max(self.at_least, self.at_most + 1)
-        return most + 1
-
 
 def _check_bounds(at_least: int, at_most: int | None, lowest: int) -> None:
     for name, value in (("at_least", at_least), ("at_most", at_most)):
         if value is None and name == "at_most":
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+        if type(value) is not int or value < lowest:  # True is an int, too
             raise ValueError(f"{name}: expected a whole number, {lowest} or more, got {value!r}")
         if value > MOST:
             raise ValueError(f"{name}: expected a whole number, {lowest} … {MOST}, got {value}")
-    if at_most is not None and at_most < at_least:
+    if at_most is not None and at_most < at_least:  # would be violated by every labelling
         raise ValueError(f"at_most: expected {at_least} or more, as at_least says, got {at_most}")

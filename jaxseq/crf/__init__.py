@@ -3,16 +3,15 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from jaxseq._lazy import lazy_names as _lazy_names
-from jaxseq.crf._data import UNKNOWN as UNKNOWN
-from jaxseq.crf._data import EncodedLabels as EncodedLabels
-from jaxseq.crf._data import EntropyGradient as EntropyGradient
-from jaxseq.crf._data import Layout as Layout
-from jaxseq.crf._data import Shard as Shard
-from jaxseq.crf._data import ShardMaker as ShardMaker
-from jaxseq.crf._data import lay_out as lay_out
-from jaxseq.crf._data import lay_out_by_length as lay_out_by_length
-from jaxseq.crf._data import make_shards as make_shards
-from jaxseq.crf._data import without_gaps as without_gaps
+from jaxseq.crf._carry_over import carry_over as carry_over
+from jaxseq.crf._decoding import ScoredSentences as ScoredSentences
+from jaxseq.crf._decoding import best_labels as best_labels
+from jaxseq.crf._decoding import each_chain as each_chain
+from jaxseq.crf._decoding import k_best_paths as k_best_paths
+from jaxseq.crf._decoding import node_marginals as node_marginals
+from jaxseq.crf._decoding import on_mesh as on_mesh
+from jaxseq.crf._decoding import own_places as own_places
+from jaxseq.crf._decoding import standard_layout as standard_layout
 from jaxseq.crf._entropy_regularisation import (
     entropy_regularised_gradient as entropy_regularised_gradient,
 )
@@ -21,48 +20,55 @@ from jaxseq.crf._lbfgs import Settings as Settings
 from jaxseq.crf._lbfgs import State as State
 from jaxseq.crf._lbfgs import begin_search as begin_search
 from jaxseq.crf._lbfgs import minimise as minimise
-from jaxseq.crf._mesh_objective import Blocks as Blocks
-from jaxseq.crf._mesh_objective import MeshObjective as MeshObjective
-from jaxseq.crf._mesh_objective import join_shards as join_shards
-from jaxseq.crf._mesh_objective import mesh_scores as mesh_scores
-from jaxseq.crf._mesh_objective import on_devices as on_devices
-from jaxseq.crf._mesh_objective import own as own
+from jaxseq.crf._learnt_weights import frequent_places as frequent_places
+from jaxseq.crf._learnt_weights import make_spread as make_spread
+from jaxseq.crf._learnt_weights import observed_places as observed_places
+from jaxseq.crf._learnt_weights import spread_from_places as spread_from_places
 from jaxseq.crf._model import CRF as CRF
 from jaxseq.crf._model import padded_labels as padded_labels
 from jaxseq.crf._objective import Objective as Objective
+from jaxseq.crf._objective import mesh_scores as mesh_scores
 from jaxseq.crf._objective import node_scores as node_scores
-from jaxseq.crf._parameters import Legal as Legal
+from jaxseq.crf._objective import on_devices as on_devices
+from jaxseq.crf._objective import own as own
 from jaxseq.crf._parameters import Parameters as Parameters
 from jaxseq.crf._parameters import Spread as Spread
 from jaxseq.crf._parameters import mask_forbidden as mask_forbidden
-from jaxseq.crf._parameters import observed_places as observed_places
+from jaxseq.crf._problem import Problem as Problem
+from jaxseq.crf._problem import encode_problem as encode_problem
+from jaxseq.crf._problem import read_both as read_both
+from jaxseq.crf._problem import share_corpus as share_corpus
+from jaxseq.crf._score_gradient import EntropyGradient as EntropyGradient
+from jaxseq.crf._search import DescentStage as DescentStage
+from jaxseq.crf._search import Fitted as Fitted
+from jaxseq.crf._search import LBFGSStage as LBFGSStage
+from jaxseq.crf._search import run_stages as run_stages
+from jaxseq.crf._search import search as search
+from jaxseq.crf._settings import EntropyTerm as EntropyTerm
+from jaxseq.crf._settings import Plan as Plan
+from jaxseq.crf._shards import Layout as Layout
+from jaxseq.crf._shards import Shard as Shard
+from jaxseq.crf._shards import ShardMaker as ShardMaker
+from jaxseq.crf._shards import join_shards as join_shards
+from jaxseq.crf._shards import lay_out as lay_out
+from jaxseq.crf._shards import lay_out_by_length as lay_out_by_length
+from jaxseq.crf._shards import make_shards as make_shards
+from jaxseq.crf._shards import without_gaps as without_gaps
 from jaxseq.crf._stochastic import Algorithm as Algorithm
 from jaxseq.crf._stochastic import StochasticSettings as StochasticSettings
 from jaxseq.crf._stochastic import StochasticState as StochasticState
 from jaxseq.crf._stochastic import begin_descent as begin_descent
 from jaxseq.crf._stochastic import descend as descend
+from jaxseq.crf._tagger import CRFTagger as CRFTagger
+from jaxseq.taggers import UNKNOWN as UNKNOWN
+from jaxseq.taggers import EncodedLabels as EncodedLabels
+from jaxseq.taggers import Legal as Legal
 
 if _TYPE_CHECKING:
     from jaxseq.crf._crfsuite import import_crfsuite as import_crfsuite
     from jaxseq.crf._entropy_weight import EntropyWeights as EntropyWeights
     from jaxseq.crf._entropy_weight import choose_entropy_weight as choose_entropy_weight
-    from jaxseq.crf._entropy_weight import scoring_of as scoring_of
-    from jaxseq.crf._problem import DENSE_FROM as DENSE_FROM
-    from jaxseq.crf._problem import EntropyTerm as EntropyTerm
-    from jaxseq.crf._problem import Plan as Plan
-    from jaxseq.crf._problem import Problem as Problem
-    from jaxseq.crf._problem import check_unlabelled as check_unlabelled
-    from jaxseq.crf._problem import make_spread as make_spread
-    from jaxseq.crf._problem import plan_of as plan_of
-    from jaxseq.crf._problem import read_both as read_both
-    from jaxseq.crf._resume import MODULUS as MODULUS
-    from jaxseq.crf._resume import Before as Before
-    from jaxseq.crf._resume import Keeper as Keeper
-    from jaxseq.crf._resume import sum_of_sentences as sum_of_sentences
-    from jaxseq.crf._search import Fitted as Fitted
-    from jaxseq.crf._search import search as search
-    from jaxseq.crf._tagger import CRFTagger as CRFTagger
-    from jaxseq.crf._tagger import carry_over as carry_over
+    from jaxseq.crf._entropy_weight import usual_scoring as usual_scoring
 
 __all__ = [
     "CRF",
@@ -90,27 +96,11 @@ __all__ = [
 """What users call; the other names are for the packages of jaxseq itself."""
 
 _LATER = {
-    "Before": "jaxseq.crf._resume",
-    "CRFTagger": "jaxseq.crf._tagger",
-    "DENSE_FROM": "jaxseq.crf._problem",
-    "EntropyTerm": "jaxseq.crf._problem",
     "EntropyWeights": "jaxseq.crf._entropy_weight",
-    "Fitted": "jaxseq.crf._search",
-    "Keeper": "jaxseq.crf._resume",
-    "MODULUS": "jaxseq.crf._resume",
-    "Plan": "jaxseq.crf._problem",
-    "Problem": "jaxseq.crf._problem",
-    "carry_over": "jaxseq.crf._tagger",
-    "check_unlabelled": "jaxseq.crf._problem",
     "choose_entropy_weight": "jaxseq.crf._entropy_weight",
     "import_crfsuite": "jaxseq.crf._crfsuite",
-    "make_spread": "jaxseq.crf._problem",
-    "plan_of": "jaxseq.crf._problem",
-    "read_both": "jaxseq.crf._problem",
-    "scoring_of": "jaxseq.crf._entropy_weight",
-    "search": "jaxseq.crf._search",
-    "sum_of_sentences": "jaxseq.crf._resume",
+    "usual_scoring": "jaxseq.crf._entropy_weight",
 }
-"""The estimators, loaded on first use: they stand above other packages that need the core."""
+"""Loaded on first use: few programs need them, and cross-validation is slow to load."""
 
 __getattr__, __dir__ = _lazy_names(__name__, _LATER)

@@ -89,6 +89,7 @@ def import_crfsuite(path: str | os.PathLike[str]) -> CRFTagger:
     transitions = dump.weights(sections["TRANSITIONS"], "1", order, order)
     weights = dump.weights(sections["STATE_FEATURES"], "0", rows, order)
     extractor = DictExtractor()
+    # CRFsuite's numbers of attributes are kept, those of labels are sorted as everywhere here.
     extractor.fit_transform([[attributes]])  # a token that has them all numbers them in order
     tagger = CRFTagger()
     tagger._take(CRF(weights, transitions), sorted(labels), extractor)
@@ -132,10 +133,9 @@ class _Dump:
         self._skip_blank()
         head, opening = self._next + 1, f"{name} = {{"
         if self._next >= len(self._lines) or self._lines[self._next] != opening:
-            found = (
-                repr(self._lines[self._next])[:80] if self._next < len(self._lines) else "the end"
-            )
-            self.fail(min(head, len(self._lines)), f"expected {opening!r}, found {found}")
+            at_end = self._next >= len(self._lines)
+            line = "the end" if at_end else repr(self._lines[self._next])[:80]
+            self.fail(min(head, len(self._lines)), f"expected {opening!r}, found {line}")
         entries = [_Entry(head, opening)]
         for line in self._lines[self._next + 1 :]:
             self._next += 1
@@ -145,14 +145,16 @@ class _Dump:
             if self._begins_entry(name, line, len(entries) - 1):
                 entries.append(_Entry(self._next + 1, line))
             elif len(entries) > 1 and name != "FILEHEADER":
-                whole = f"{entries[-1].text}{self._ending}{line}"
-                entries[-1] = _Entry(entries[-1].line, whole)
+                # A name with a line break in it: the entry goes on.
+                text = f"{entries[-1].text}{self._ending}{line}"
+                entries[-1] = _Entry(entries[-1].line, text)
             else:
                 self.fail(self._next + 1, f"{name}: expected an entry or '}}', found {line!r:.80}")
         self.fail(len(self._lines), f"{name}: expected '}}', found the end: the file is cut off")
 
     def _closes(self, place: int) -> bool:
         """Whether a brace ends its section: a blank line or nothing follows."""
+        # A name may be a brace by itself; but sections are parted by a blank line.
         following = self._lines[place + 1 : place + 2]
         return not following or not following[0]
 
@@ -160,7 +162,7 @@ class _Dump:
     def _begins_entry(name: str, line: str, count: int) -> bool:
         if name == "FILEHEADER":
             return line.startswith("  ") and ": " in line
-        if name in ("LABELS", "ATTRIBUTES"):
+        if name in ("LABELS", "ATTRIBUTES"):  # numbered in order: a line of a name would not be
             return line.startswith(f"{count:>7}: ")
         return line.startswith("  (1) " if name == "TRANSITIONS" else "  (0) ")
 
@@ -168,8 +170,8 @@ class _Dump:
         """ValueError if anything follows the last section."""
         self._skip_blank()
         if self._next < len(self._lines):
-            found = self._lines[self._next]
-            self.fail(self._next + 1, f"expected the end of the dump, found {found!r:.80}")
+            line = self._lines[self._next]
+            self.fail(self._next + 1, f"expected the end of the dump, found {line!r:.80}")
 
     def header(self, entries: list[_Entry]) -> dict[str, tuple[int, str]]:
         """Line and value of each field."""
@@ -183,19 +185,19 @@ class _Dump:
         self, entries: list[_Entry], header: dict[str, tuple[int, str]], field: str
     ) -> list[str]:
         """Labels or attributes by number, as many as the header says."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}  # a set in order
         for entry in entries[1:]:
             match = _NAME.fullmatch(entry.text)
             assert match, entry
-            if match[2] in found:
+            if match[2] in names:
                 self.fail(entry.line, f"expected different names, found twice {match[2]!r:.80}")
-            found[match[2]] = None
+            names[match[2]] = None
         if field not in header:
             self.fail(entries[0].line, f"expected {field!r} in the FILEHEADER, found none")
         line, value = header[field]
-        if value != str(len(found)):
-            self.fail(line, f"{field}: expected the number of names, {len(found)}, found {value!r}")
-        return list(found)
+        if value != str(len(names)):
+            self.fail(line, f"{field}: expected the number of names, {len(names)}, found {value!r}")
+        return list(names)
 
     def weights(
         self, entries: list[_Entry], kind: str, rows: dict[str, int], columns: dict[str, int]
@@ -214,7 +216,7 @@ class _Dump:
                 for left, right in _splits(match[2])
                 if left in rows and right in columns
             ]
-            if len(ends) != 1:
+            if len(ends) != 1:  # names hold arrays, so that a line may be read in several ways
                 ways = "no way" if not ends else f"{len(ends)} ways"
                 self.fail(
                     entry.line,

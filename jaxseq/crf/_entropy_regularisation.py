@@ -19,11 +19,18 @@ from jax import lax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from jaxseq.crf._data import EntropyGradient, Shard, score_gradient, sequence_weights
-from jaxseq.crf._data import entropy_gradient as entropy_by_scores
-from jaxseq.crf._mesh_objective import MeshObjective, on_devices, own, place_shards
-from jaxseq.crf._objective import finish, node_scores, sum_parts, weight_gradient
+from jaxseq.crf._objective import (
+    Objective,
+    finish,
+    node_scores,
+    on_devices,
+    own,
+    sum_parts,
+    weight_gradient,
+)
 from jaxseq.crf._parameters import Legal, Parameters, Spread, mask_forbidden
+from jaxseq.crf._score_gradient import EntropyGradient, lattice_gradient, sequence_weights
+from jaxseq.crf._shards import Shard, place_shards
 from jaxseq.lattice import flat_entropy, flat_log_partition, vdot
 from jaxseq.parallel import BY_DATA, DATA, EVERYWHERE, check_mesh, off_mesh, place
 
@@ -50,7 +57,8 @@ def entropy_regularised_loss(
 
     Args:
         parameters: the point θ.
-        labelled, unlabelled: of `make_shards`.
+        labelled: shards of `make_shards`.
+        unlabelled: shards whose labels are not looked at.
         spread: how the learnt weights make the table.
         l2: λ.
         entropy_weight: γ.
@@ -59,7 +67,7 @@ def entropy_regularised_loss(
             all-reduced along its axis ``"data"``. Where it spans several processes, the shards are
             those of this one, and all call this together.
 
-    Cost: O(n s²) time a sentence.
+    Cost: O(n s²) time per sentence.
 
     Example:
         >>> import numpy as np, jax
@@ -90,6 +98,7 @@ def entropy_regularised_loss(
         terms = _sum_terms(parameters, labelled, unlabelled, spread, entropy_weight, legal)
         return penalty + terms
     mesh, sizes = check_mesh(mesh), (spread.attributes, spread.labels)
+    # Sums are taken on the devices, so that a gradient is of the sum and is all-reduced as well.
     placed = [place_shards(shards, mesh, *sizes) for shards in (labelled, unlabelled)]
     weight = jnp.asarray(entropy_weight, parameters.weights.dtype)
     point, spread, legal = place((parameters, spread, legal), mesh)
@@ -126,6 +135,7 @@ def _sum_terms(
         where = (shard.segments, shard.num_sequences, "auto")
         log_z: Array = flat_log_partition(nodes, edges, *where)
         known = _known_labels(shard, spread.labels)
+        # log Z(x; y): over the labellings that agree with the known labels, all others at −inf.
         score: Array = flat_log_partition(jnp.where(known, nodes, -jnp.inf), edges, *where)
         total += (sequence_weights(shard) * (log_z - score)).sum()
     for shard in unlabelled:
@@ -150,8 +160,15 @@ def entropy_regularised_gradient(
     r"""Value and gradient of `entropy_regularised_loss`, by hand-derived formulas throughout.
 
     Args:
-        parameters, labelled, unlabelled, spread, l2, entropy_weight, legal, mesh: see there.
+        parameters: the point θ.
+        labelled: shards of `make_shards`, here also with attributes of pairs of tokens.
+        unlabelled: shards whose labels are not looked at.
+        spread: how the learnt weights make the table.
+        l2: λ.
+        entropy_weight: γ.
+        legal: transitions that may be used, or None for all.
         entropy_gradient: ``"mann"`` in O(n s²), ``"jiao"`` in O(n² s³), or ``"autodiff"``.
+        mesh: as of `entropy_regularised_loss`.
 
     Returns:
         The value, and the gradient by all parameters.
@@ -177,26 +194,20 @@ def entropy_regularised_gradient(
     """
     if mesh is not None:
         parts = (labelled, spread, l2, legal, unlabelled, entropy_weight, entropy_gradient)
-        on_mesh = MeshObjective(*parts, mesh=mesh)
-        value, gradient = on_mesh(parameters)
-        return off_mesh(value), on_mesh.collect_parameters(gradient)
+        return off_mesh(Objective(*parts, mesh=mesh)(parameters))
     table = _table(parameters, spread)
     edges, start, stop = mask_forbidden(parameters, legal)
     by_table = jnp.zeros(spread.shape, table.dtype)
     parts = []
     for number, shard in enumerate((*labelled, *unlabelled)):
         nodes = node_scores(table, start, stop, shard, spread.labels)
-        pair_weights = None if shard.edge_ids is None else parameters.edge_weights
-        if number < len(labelled):
-            found = score_gradient(nodes, edges, pair_weights, shard)
-        else:
-            found = entropy_by_scores(
-                nodes, edges, pair_weights, shard, entropy_weight, entropy_gradient
-            )
-        by_table = weight_gradient(by_table, found.nodes, shard, spread.attributes, True)
-        parts.append(found._replace(nodes=None))
-    loss, *others = sum_parts(parts, parameters.edge_weights)
-    gradient = Parameters(spread.from_table(by_table), *others)
+        kind = None if number < len(labelled) else entropy_gradient
+        pairs = parameters.edge_weights
+        part = lattice_gradient(nodes, edges, pairs, shard, entropy_weight, kind)
+        by_table = weight_gradient(by_table, part.nodes, shard, spread.attributes, True)
+        parts.append(part._replace(nodes=None))
+    loss, *by_others = sum_parts(parts, parameters.edge_weights)
+    gradient = Parameters(spread.from_table(by_table), *by_others)
     return finish([(loss, gradient)], parameters, spread, l2)
 
 

@@ -6,17 +6,20 @@ import numbers
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
 from sklearn.model_selection import KFold
 
+from jaxseq._io import Fingerprint, SearchStore
 from jaxseq._runtime import Outcome, progress_bar
-from jaxseq.crf._data import EntropyGradient
-from jaxseq.crf._problem import EntropyTerm, Vocabulary, check_unlabelled, check_vocabulary
+from jaxseq.crf._problem import Vocabulary, check_vocabulary
+from jaxseq.crf._score_gradient import EntropyGradient
+from jaxseq.crf._settings import EntropyTerm
 from jaxseq.crf._tagger import CRFTagger
 from jaxseq.metrics import span_scores, token_accuracy
-from jaxseq.taggers import Notes, check_number, fresh, settings_of
+from jaxseq.taggers import check_number, check_unlabelled, fresh, settings_of
 from jaxseq.text import SCHEMES, parse_tag
 
 Scoring = Callable[[list[Any], list[list[str]]], float]
@@ -29,11 +32,11 @@ SCORINGS: dict[str, Scoring] = {
 
 @dataclass(frozen=True)
 class EntropyWeights:
-    """What cross-validation found: `scores` [weights, folds], a row for each of `weights`.
+    """The result of cross-validation: `scores` [weights, folds], a row for each of `weights`.
 
     Example:
-        >>> found = EntropyWeights((0.0, 1.0), np.array([[0.5, 0.7], [0.8, 0.6]]))
-        >>> found.best, found.means.round(3).tolist()
+        >>> chosen = EntropyWeights((0.0, 1.0), np.array([[0.5, 0.7], [0.8, 0.6]]))
+        >>> chosen.best, chosen.means.round(3).tolist()
         (1.0, [0.6, 0.7])
     """
 
@@ -48,6 +51,7 @@ class EntropyWeights:
     @property
     def best(self) -> float:
         """The weight with the best mean; the smallest, where several have it."""
+        # In ascending order, as `argmax` takes the first of several.
         order = np.argsort(self.weights, kind="stable")
         means = np.where(np.isnan(self.means), -np.inf, self.means)
         return self.weights[int(order[np.argmax(means[order])])]
@@ -75,13 +79,16 @@ def choose_entropy_weight(
 
     Args:
         tagger: settings; it is cloned, not changed.
-        X, y, unlabelled: as in `CRFTagger.fit`, but all labels must be known.
+        X: labelled sentences.
+        y: their labels, which must all be known.
+        unlabelled: further sentences.
         weights: the γ to try.
         folds: parts of the labelled sentences, each held out once.
         scoring: ``"span_f1"``, ``"accuracy"``, or a function of gold and predicted labels; higher
             is better. None takes the first for labels of a chunk scheme, else the second.
         seed: of the folds.
-        entropy_gradient, vocabulary: as in `CRFTagger.fit`.
+        entropy_gradient: as in `CRFTagger.fit`.
+        vocabulary: as in `CRFTagger.fit`.
         progress: show a progress bar; None shows it on a terminal.
         checkpoint: a file to keep scores in, to go on from after an interrupt.
 
@@ -93,70 +100,64 @@ def choose_entropy_weight(
         >>> X = [["the", "dog"], ["a", "cat"], ["the", "cat"], ["a", "dog"]]
         >>> y = [["O", "B-X"]] * 4
         >>> tagger = jaxseq.CRFTagger(templates=["word[0]", "word[-1]"])
-        >>> found = jaxseq.choose_entropy_weight(
+        >>> chosen = jaxseq.choose_entropy_weight(
         ...     tagger, X, y, unlabelled=[["the", "cow"]], weights=(0, 1), folds=2
         ... )
-        >>> found.scores.shape
+        >>> chosen.scores.shape
         (2, 2)
     """
-    X, y, others = list(X), list(y), check_unlabelled(unlabelled)
+    X, y, pool = list(X), list(y), check_unlabelled(unlabelled)
     gammas = _check_weights(weights)
-    EntropyTerm.of(0.0, entropy_gradient)
+    EntropyTerm.from_arguments(0.0, entropy_gradient)
     check_vocabulary(vocabulary)
     check_number("folds", folds, 2, numbers.Integral)
     check_number("seed", seed, 0, numbers.Integral)
     if len(X) != len(y):
         raise ValueError(f"y: expected labels for {len(X)} sentences, got {len(y)}")
     labels = set() if callable(scoring) else _check_known(y)
-    scoring = scoring_of(labels) if scoring is None else scoring
+    scoring = usual_scoring(labels) if scoring is None else scoring
     score = _scoring(scoring)
     if folds > len(X):
-        raise ValueError(f"folds: expected at most one a sentence, {len(X)}, got {folds}")
-    about = (settings_of(tagger), gammas, int(folds), _name_of(scoring), int(seed), vocabulary)
-    notes = Notes(checkpoint, (about, X, y, others))
-    known: dict[str, float] = notes.load() or {}
+        raise ValueError(f"folds: expected at most one per sentence, {len(X)}, got {folds}")
+    about = (settings_of(tagger), gammas, int(folds), _scoring_name(scoring), int(seed), vocabulary)
+    store = SearchStore(checkpoint, lambda: Fingerprint("entropy weight", about, X, y, pool))
+    saved = store.load()
+    known: dict[str, float] = {} if saved is None else saved.notes
     how = {"entropy_gradient": entropy_gradient, "vocabulary": vocabulary}
+    # Folds of sentences; the unlabelled ones are the same in all.
     splits = KFold(folds, shuffle=True, random_state=seed).split(X)
-    found = np.zeros((len(gammas), folds))
+    scores = np.zeros((len(gammas), folds))
     with progress_bar("cross-validation", folds * len(gammas), progress) as tick:
         for fold, (train, held_out) in enumerate(splits):
-            parts = _Fold(tagger, _pick(X, train), _pick(y, train), others, how)
+            fit = _trainer(tagger, _pick(X, train), _pick(y, train), pool, how)
             tests, gold = _pick(X, held_out), _pick(y, held_out)
             for row, gamma in enumerate(gammas):
                 name = f"{fold} {gamma!r}"
-                if name not in known:
-                    known[name] = float(score(gold, parts.train(gamma).predict(tests)))
-                    notes.save(known)
-                found[row, fold] = known[name]
-                tick(fold * len(gammas) + row + 1, found[row, fold])
-    notes.remove()
-    return EntropyWeights(gammas, found)
+                if name not in known:  # of an earlier run that was interrupted
+                    known[name] = float(score(gold, fit(gamma).predict(tests)))
+                    store.save(known)
+                scores[row, fold] = known[name]
+                tick(fold * len(gammas) + row + 1, scores[row, fold])
+    store.remove()
+    return EntropyWeights(gammas, scores)
 
 
-class _Fold:
-    """Trainings on one fold, from one supervised model."""
+def _trainer(
+    tagger: CRFTagger, X: list[Any], y: list[Any], unlabelled: list[Any], how: dict[str, Any]
+) -> Callable[[float], CRFTagger]:
+    """Trainings on one fold, by γ, all from one supervised model."""
 
-    def __init__(
-        self, tagger: CRFTagger, X: list[Any], y: list[Any], others: list[Any], how: dict[str, Any]
-    ):
-        self._tagger, self._X, self._y, self._others, self._how = tagger, X, y, others, how
-        self._supervised: CRFTagger | None = None
+    @cache  # not before a score of this fold is missing, and then once
+    def supervised() -> CRFTagger:
+        return _uninterrupted(fresh(tagger).fit(X, y))
 
-    def train(self, gamma: float) -> CRFTagger:
-        if self._supervised is None:
-            self._supervised = _uninterrupted(fresh(self._tagger).fit(self._X, self._y))
-        if gamma == 0 or not self._others:
-            return self._supervised
-        return _uninterrupted(
-            fresh(self._tagger).fit(
-                self._X,
-                self._y,
-                unlabelled=self._others,
-                entropy_weight=gamma,
-                warm_start_from=self._supervised,
-                **self._how,
-            )
-        )
+    def train(gamma: float) -> CRFTagger:
+        if gamma == 0 or not unlabelled:
+            return supervised()
+        options = {"entropy_weight": gamma, "warm_start_from": supervised(), **how}
+        return _uninterrupted(fresh(tagger).fit(X, y, unlabelled=unlabelled, **options))
+
+    return train
 
 
 def _uninterrupted(tagger: CRFTagger) -> CRFTagger:
@@ -169,12 +170,12 @@ def _uninterrupted(tagger: CRFTagger) -> CRFTagger:
 def _check_weights(weights: Any) -> tuple[float, ...]:
     if not isinstance(weights, Iterable) or isinstance(weights, str | bytes):
         raise ValueError(f"weights: expected numbers to choose from, got {weights!r:.60}")
-    found = list(weights)
-    for weight in found:
+    listed = list(weights)
+    for weight in listed:
         check_number("weights", weight, 0, numbers.Real)
-    if not found:
+    if not listed:
         raise ValueError("weights: expected at least one, got none")
-    return tuple(float(weight) for weight in found)
+    return tuple(float(weight) for weight in listed)
 
 
 def _scoring(scoring: Any) -> Scoring:
@@ -198,20 +199,22 @@ def _check_known(y: list[Any]) -> set[str]:
     return {label for labels in y for label in labels}
 
 
-def scoring_of(labels: Iterable[str]) -> str:
+def usual_scoring(labels: Iterable[str]) -> str:
     """How to score: by spans if the labels are of a chunk scheme, by tokens if not.
 
     Example:
-        >>> scoring_of(["O", "B-NP", "I-NP"]), scoring_of(["DT", "NN"])
+        >>> usual_scoring(["O", "B-NP", "I-NP"]), usual_scoring(["DT", "NN"])
         ('span_f1', 'accuracy')
     """
     labels = set(labels)
+    # Any scheme will do: "O" alone is a label of all of them, and says nothing.
     chunks = any(all(parse_tag(scheme, tag) for tag in labels) for scheme in SCHEMES)
     return "span_f1" if chunks and labels != {"O"} else "accuracy"
 
 
-def _name_of(scoring: Any) -> str:
+def _scoring_name(scoring: Any) -> str:
     """The same in every process."""
+    # The text of a function has its address in it, which is another in every process.
     name = getattr(scoring, "__qualname__", None)
     return repr(scoring) if name is None else f"{scoring.__module__}.{name}"
 

@@ -1,4 +1,8 @@
-"""L-BFGS on objectives that are evaluated outside of one compiled program."""
+"""L-BFGS on objectives that are evaluated outside of one compiled program.
+
+The line search and the loop run on the host, on plain numbers: an evaluation is a pass over a whole
+corpus, on several cores and in several programs, which cannot be a part of one compiled loop.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding
 from jaxtyping import Array
 
 from jaxseq._runtime import Outcome
-
-# -------------------------------------------------------------------------------------------------
-# How far to go along a direction: a step that satisfies the strong Wolfe conditions.
-#
-# Runs on the host, on plain numbers: an evaluation is a pass over a whole corpus, on several cores
-# and in several programs, which cannot be a part of one compiled loop.
-
+from jaxseq.parallel import place
 
 Payload = TypeVar("Payload")
 
@@ -30,6 +28,9 @@ DECREASE, CURVATURE = 1e-4, 0.9
 
 ROUNDING = 1e-6
 """Relative change of the value that may be rounding, in float32."""
+
+MAX_HALVINGS = 30
+"""Of an orthant-wise step, before it counts as none: it would be below float32's precision."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ def zoom(
     """
     if not slope < 0:
         raise ValueError(f"slope: expected a negative number, for a way down, got {slope}")
+    # The bracket: `low` has the least value so far that falls enough, and its slope points towards
+    # `high`, so that a minimum is between them. Without `high` all is still to the right.
     low, high = Trial(0.0, value, slope, None), None
     step, best = first_step, None
     for _ in range(max_trials):
@@ -91,9 +94,10 @@ def zoom(
             if trial.slope * (ahead - trial.step) >= 0:
                 high = low
             low = trial
-        if high is None:
+        if high is None:  # the way is still down: algorithm 3.5, which looks for a bracket
             step = 2 * step
             continue
+        # No two steps are left between the ends: what remains of the fall is rounding.
         if abs(high.step - low.step) <= 1e-9 * max(abs(high.step), abs(low.step)):
             break
         step = _interpolate(low, high)
@@ -101,8 +105,9 @@ def zoom(
 
 
 def _acceptable(trial: Trial, value: float, slope: float) -> bool:
-    flat = abs(trial.slope) <= CURVATURE * abs(slope)
+    flat = abs(trial.slope) <= CURVATURE * abs(slope)  # strong curvature condition, eq. 3.7b
     falls = trial.value <= value + DECREASE * trial.step * slope
+    # Hager & Zhang, eq. 23: for a parabola the slopes say as much as the fall, and do not drown.
     level = trial.value <= value + ROUNDING * abs(value)
     slopes_agree = trial.slope <= (2 * DECREASE - 1) * slope
     return flat and (falls or (level and slopes_agree))
@@ -113,10 +118,10 @@ def _interpolate(low: Trial, high: Trial) -> float:
     width = high.step - low.step
     middle = low.step + width / 2
     if not (math.isfinite(high.value) and math.isfinite(high.slope)):
-        return low.step + width / 10
+        return low.step + width / 10  # far beyond where the objective overflows: come back boldly
     bend = low.slope + high.slope - 3 * (low.value - high.value) / (low.step - high.step)
     under_root = bend * bend - low.slope * high.slope
-    if under_root < 0:
+    if under_root < 0:  # the cubic has no minimum
         return middle
     root = math.copysign(math.sqrt(under_root), width)
     denominator = high.slope - low.slope + 2 * root
@@ -127,7 +132,6 @@ def _interpolate(low: Trial, high: Trial) -> float:
     return step if nearest <= step <= farthest else middle
 
 
-# -------------------------------------------------------------------------------------------------
 # Orthant-wise steps: L-BFGS for objectives with an l1 term.
 #
 # :math:`F(x) = f(x) + c \|x\|_1` is smooth inside every orthant. Directions come from the curvature
@@ -148,12 +152,12 @@ def l1_norm(parameters) -> Array:
 def pseudo_gradient(parameters, gradient, l1):
     """The one-sided derivative of F along which it falls fastest; 0 where it falls to no side."""
 
-    def of(x: Array, g: Array) -> Array:
+    def one_sided(x: Array, g: Array) -> Array:
         right, left = g + l1, g - l1
         at_zero = jnp.where(right < 0, right, jnp.where(left > 0, left, 0))
         return jnp.where(x == 0, at_zero, g + l1 * jnp.sign(x))
 
-    return jax.tree.map(of, parameters, gradient)
+    return jax.tree.map(one_sided, parameters, gradient)
 
 
 @jax.jit
@@ -169,7 +173,8 @@ def orthant_direction(memory, pseudo):
         memory.weights_memory,
     )
     size = weights.shape[0]
-    # Slots count − 2, count − 3, … hold the newest pairs; unused ones have weight 0. Backtracking
+    # The two-loop recursion (Nocedal & Wright, algorithm 7.4) over a ring of slots:
+    # slots count − 2, count − 3, … hold the newest pairs; unused ones have weight 0. Backtracking
     # does not promise positive curvature: pairs without it are left out.
     order = (memory.count - 2 - jnp.arange(size)) % size
     weights = jnp.maximum(weights, 0).astype(jax.tree.leaves(pseudo)[0].dtype)
@@ -196,6 +201,7 @@ def orthant_direction(memory, pseudo):
         return optax.tree.add_scale(vector, share - back, at(steps, index)), None
 
     vector, _ = jax.lax.scan(oldest_first, vector, (order, shares), reverse=True)
+    # Entries that would not descend are dropped (Andrew & Gao, eq. 6).
     return jax.tree.map(lambda v, g: jnp.where(v * g > 0, -v, 0), vector, pseudo)
 
 
@@ -203,12 +209,13 @@ def orthant_direction(memory, pseudo):
 def move(parameters, direction, pseudo, step):
     """The point reached, held within the orthant; and the slope times the way gone."""
 
-    def of(x: Array, d: Array, g: Array) -> Array:
+    def held(x: Array, d: Array, g: Array) -> Array:
+        # A weight of 0 may leave it to the side where F falls; others stop where the sign changes.
         side = jnp.where(x == 0, -jnp.sign(g), jnp.sign(x))
         moved = x + step * d
         return jnp.where(moved * side > 0, moved, 0)
 
-    moved = jax.tree.map(of, parameters, direction, pseudo)
+    moved = jax.tree.map(held, parameters, direction, pseudo)
     gone = jax.tree.map(jnp.subtract, moved, parameters)
     return moved, optax.tree.vdot(pseudo, gone)
 
@@ -244,12 +251,12 @@ class Settings(NamedTuple):
 
 
 @partial(jax.jit, donate_argnums=0)
-def _take_in(pairs, rest, gradient, parameters):
+def _take_in(pairs, counters, gradient, parameters):
     """Quasi-Newton direction, its slope, and the memory with the last step taken in.
 
     The remembered pairs are most of the memory, and are updated in place.
     """
-    memory = rest._replace(diff_params_memory=pairs[0], diff_updates_memory=pairs[1])
+    memory = counters._replace(diff_params_memory=pairs[0], diff_updates_memory=pairs[1])
     size = memory.weights_memory.shape[0]
     scaled, memory = optax.scale_by_lbfgs(size).update(gradient, memory, parameters)
     direction = jax.tree.map(jnp.negative, scaled)
@@ -258,8 +265,9 @@ def _take_in(pairs, rest, gradient, parameters):
 
 def _direction(gradient, memory, parameters):
     pairs = (memory.diff_params_memory, memory.diff_updates_memory)
-    rest = memory._replace(diff_params_memory=None, diff_updates_memory=None)
-    direction, slope, memory = _take_in(pairs, rest, gradient, parameters)
+    # Apart, since the caller's state still has the rest, which must not be given away.
+    counters = memory._replace(diff_params_memory=None, diff_updates_memory=None)
+    direction, slope, memory = _take_in(pairs, counters, gradient, parameters)
     return direction, memory, float(slope)
 
 
@@ -291,7 +299,7 @@ def iterate(objective: Callable, state: State, settings: Settings) -> State | No
     if settings.l1 > 0:
         return _iterate_orthantwise(objective, state, settings)
     direction, memory, slope = _direction(state.gradient, state.memory, state.parameters)
-    if not slope < 0:
+    if not slope < 0:  # of a gradient that is 0 or not a number, or a memory that misleads
         return None
     evaluations = 0
 
@@ -302,17 +310,17 @@ def iterate(objective: Callable, state: State, settings: Settings) -> State | No
         value, gradient = objective(moved)
         return Trial(step, float(value), float(_dot(gradient, direction)), (moved, gradient))
 
-    found = zoom(along, state.value, slope)
-    if found is None:
+    accepted = zoom(along, state.value, slope)
+    if accepted is None:
         return None
-    parameters, gradient = found.payload
+    parameters, gradient = accepted.payload
     return State(
         parameters,
-        found.value,
+        accepted.value,
         gradient,
         memory,
         state.iteration + 1,
-        (*state.values, found.value)[-settings.period - 1 :],
+        (*state.values, accepted.value)[-settings.period - 1 :],
         state.evaluations + evaluations,
     )
 
@@ -324,11 +332,12 @@ def _iterate_orthantwise(objective: Callable, state: State, settings: Settings) 
     direction = orthant_direction(memory, pseudo)
     before = state.values[-1]
     step = 1.0
-    for trial in range(30):
+    for trial in range(MAX_HALVINGS):
         moved, slope = move(state.parameters, direction, pseudo, step)
         value, gradient = objective(moved)
         total = float(value) + settings.l1 * float(l1_norm(moved))
-        if total <= before + 1e-4 * float(slope) and total < before:
+        # `slope` is along the way that was really gone, cut off at the borders of the orthant.
+        if total <= before + DECREASE * float(slope) and total < before:
             return State(
                 moved,
                 float(value),
@@ -352,6 +361,7 @@ def why_stop(state: State, settings: Settings) -> Outcome | None:
     norm, size = (float(x) for x in _norms(gradient, state.parameters))
     if norm <= settings.gradient_tolerance * max(1.0, size):
         return Outcome.CONVERGED_GRADIENT
+    # Over several iterations: a single one may happen to be short.
     if len(state.values) > settings.period:
         before, now = state.values[-settings.period - 1], state.values[-1]
         if before - now <= settings.tolerance * abs(now):
@@ -402,6 +412,7 @@ def minimise(
             if watch(state):
                 return state, Outcome.INTERRUPTED
     except KeyboardInterrupt:
+        # The iteration that was cut short may have written over the memory already.
         return _with_fresh_memory(state, settings), Outcome.INTERRUPTED
     return state, outcome
 
@@ -411,45 +422,15 @@ def _with_fresh_memory(state: State, settings: Settings) -> State:
 
 
 def _empty_memory(parameters, settings: Settings) -> optax.ScaleByLBFGSState:
-    init = optax.scale_by_lbfgs(settings.memory_size).init
-    if any(isinstance(_sharding(leaf), NamedSharding) for leaf in jax.tree.leaves(parameters)):
-        return _empty_memory_on_mesh(jax.eval_shape(init, parameters), parameters)
-    memory: Any = init(parameters)
+    memory: Any = optax.scale_by_lbfgs(settings.memory_size).init(parameters)
+    sharding = getattr(jax.tree.leaves(parameters)[0], "sharding", None)
+    if isinstance(sharding, NamedSharding):
+        # On all devices of the mesh, as the parameters are: new arrays are on one device, which
+        # does not go together with arrays that span processes.
+        memory = place(memory, sharding.mesh)
     # optax hands out one array of zeros twice; each must be its own to be updated in place. And it
     # keeps numbers in JAX's default float, by which all that they multiply would become float64.
     return memory._replace(
         diff_updates_memory=jax.tree.map(jnp.copy, memory.diff_updates_memory),
-        weights_memory=memory.weights_memory.astype(_float_of(parameters)),
+        weights_memory=memory.weights_memory.astype(jnp.result_type(*jax.tree.leaves(parameters))),
     )
-
-
-def _float_of(parameters) -> Any:
-    return jnp.result_type(*jax.tree.leaves(parameters))
-
-
-def _empty_memory_on_mesh(shapes: Any, parameters) -> optax.ScaleByLBFGSState:
-    """Zeros where the parameters are: the whole of a leaf that is cut into blocks, and more so its
-    history, may be more than a device holds."""
-
-    def zeros(shape: jax.ShapeDtypeStruct, leaf: Array, before: int) -> Array:
-        sharding = _sharding(leaf)
-        if isinstance(sharding, NamedSharding):
-            spec = PartitionSpec(*[None] * before, *sharding.spec)
-            sharding = NamedSharding(sharding.mesh, spec)
-        return jnp.zeros(shape.shape, shape.dtype, device=sharding)
-
-    def like(tree, before: int):
-        return jax.tree.map(lambda shape, leaf: zeros(shape, leaf, before), tree, parameters)
-
-    return shapes._replace(
-        count=jnp.zeros((), shapes.count.dtype),
-        params=like(shapes.params, 0),
-        updates=like(shapes.updates, 0),
-        diff_params_memory=like(shapes.diff_params_memory, 1),
-        diff_updates_memory=like(shapes.diff_updates_memory, 1),
-        weights_memory=jnp.zeros(shapes.weights_memory.shape, _float_of(parameters)),
-    )
-
-
-def _sharding(leaf: Any) -> Any:
-    return getattr(leaf, "sharding", None)

@@ -9,7 +9,6 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from jaxseq.lattice import Chain
 
-# -------------------------------------------------------------------------------------------------
 # Scores that are sums of weights, one for each attribute that a token has.
 #
 # :math:`\phi_t(j) = \sum_k v_{tk} W[a_{tk}, j]` for the attributes :math:`a_{tk}` of token t and
@@ -33,9 +32,9 @@ def empty_table(attributes: int, labels: int, dtype=jnp.float32) -> Float[Array,
 
 
 def _columns(ids: Array, values: Array | None, lead: int):
-    """The k axis in groups: the first `lead` in one, the rest as arrays to scan over."""
-    rest = ids[:, lead:].T, None if values is None else values[:, lead:].T
-    return ids[:, :lead], None if values is None else values[:, :lead], rest
+    """The k axis in groups: the first `lead` in one, the later ones as arrays to scan over."""
+    later = ids[:, lead:].T, None if values is None else values[:, lead:].T
+    return ids[:, :lead], None if values is None else values[:, :lead], later
 
 
 def sum_weights(
@@ -48,15 +47,16 @@ def sum_weights(
     """
 
     def one(column: Array, value: Array | None) -> Array:
+        # Ids are in bounds by construction; a check of each would cost as much as the gather.
         rows = table.at[column].get(mode="promise_in_bounds")
         return rows if value is None else rows * value[:, None]
 
-    lead, lead_values, rest = _columns(ids, values, min(UNROLLED, ids.shape[1]))
+    lead, lead_values, later = _columns(ids, values, min(UNROLLED, ids.shape[1]))
     total = jnp.zeros((ids.shape[0], table.shape[1]), table.dtype)
     for k in range(lead.shape[1]):
         total = total + one(lead[:, k], None if lead_values is None else lead_values[:, k])
     if ids.shape[1] > UNROLLED:
-        total, _ = lax.scan(lambda sums, column: (sums + one(*column), None), total, rest)
+        total, _ = lax.scan(lambda sums, column: (sums + one(*column), None), total, later)
     return total
 
 
@@ -76,14 +76,15 @@ def spread_gradient(
         rows = by_token if value is None else by_token * value[:, None]
         return table.at[column].add(rows, mode="promise_in_bounds")
 
-    lead, lead_values, rest = _columns(ids, values, min(UNROLLED, ids.shape[1]))
+    lead, lead_values, later = _columns(ids, values, min(UNROLLED, ids.shape[1]))
     table = start
     if table is None:
         table = jnp.zeros((attributes + 1, by_token.shape[1]), by_token.dtype)
     for k in range(lead.shape[1]):
         table = add(table, lead[:, k], None if lead_values is None else lead_values[:, k])
     if ids.shape[1] > UNROLLED:
-        table, _ = lax.scan(lambda sums, column: (add(sums, *column), None), table, rest)
+        table, _ = lax.scan(lambda sums, column: (add(sums, *column), None), table, later)
+    # Absent attributes have added to the last row too: it stays the row of zeros.
     return table.at[attributes].set(0)
 
 
@@ -140,9 +141,9 @@ class CRF(eqx.Module):
             )
         attributes, s = weights.shape
         shapes = {"transitions": (s, s), "start": (s,), "stop": (s,)}
-        given = {"transitions": transitions, "start": start, "stop": stop}
+        arrays = {"transitions": transitions, "start": start, "stop": stop}
         for name, shape in shapes.items():
-            array = jnp.zeros(shape) if given[name] is None else jnp.asarray(given[name])
+            array = jnp.zeros(shape) if arrays[name] is None else jnp.asarray(arrays[name])
             if array.shape != shape:
                 raise ValueError(
                     f"{name}: expected shape {list(shape)} to go with weights of shape "
@@ -157,6 +158,7 @@ class CRF(eqx.Module):
                     f"got {list(edge_weights.shape)}"
                 )
         self.edge_weights = edge_weights
+        # Kept as the padded table with its row of zeros: what gathers take as it is.
         table = empty_table(attributes, s, weights.dtype)
         self.table = table.at[:attributes, :s].set(weights)
 
@@ -210,31 +212,21 @@ class CRF(eqx.Module):
         """The `jaxseq.Chain` of one sentence: give it to `viterbi`, `marginals`, `entropy`, ….
 
         Args:
-            ids, values: as in `scores`.
+            ids: as in `scores`.
+            values: as in `scores`.
             length: tokens in the sentence, if fewer than n; may be traced.
             edge_ids: integers [n, m], the attributes of the pair (t−1, t) at row t; row 0 is not
                 looked at.
 
         Cost: O(n k s).
         """
-        return self.chain_of(self.scores(ids, values), length, edge_ids)
-
-    def chain_of(
-        self,
-        nodes: Float[Array, "n s"],
-        length: ArrayLike | None = None,
-        edge_ids: ArrayLike | None = None,
-    ) -> Chain:
-        """The chain of one sentence whose scores are there already.
-
-        Args:
-            nodes: of `scores`. length, edge_ids: as in `chain`.
-        """
+        nodes = self.scores(ids, values)
         n = nodes.shape[0]
         if n == 0:
             raise ValueError("ids: expected at least one token to make a chain of, got none")
         last = n - 1 if length is None else jnp.asarray(length) - 1
         nodes = nodes.at[0].add(self.start)
+        # Where the sentence ends may be traced: a mask, as an index would be out of bounds for 0.
         nodes = nodes + jnp.where((jnp.arange(n) == last)[:, None], self.stop, 0)
         edges = self.transitions
         if edge_ids is not None:
@@ -242,7 +234,7 @@ class CRF(eqx.Module):
             integers = jnp.issubdtype(edge_ids.dtype, jnp.integer)
             if edge_ids.ndim != 2 or edge_ids.shape[0] != n or not integers:
                 raise ValueError(
-                    f"edge_ids: expected integers of shape [{n}, attributes of a pair], a row a "
+                    f"edge_ids: expected integers of shape [{n}, attributes of a pair], a row per "
                     f"token, got dtype {edge_ids.dtype.name} of shape {list(edge_ids.shape)}"
                 )
             if self.edge_weights is not None:
@@ -256,5 +248,5 @@ def sum_edge_weights(
     """Scores of pairs of labels from the attributes of m pairs of tokens; −1 is no attribute."""
     ids = jnp.asarray(edge_ids)
     known = (ids >= 0) & (ids < edge_weights.shape[0])
-    found = edge_weights[jnp.where(known, ids, 0)]
-    return jnp.where(known[..., None, None], found, 0).sum(1)
+    scores = edge_weights[jnp.where(known, ids, 0)]
+    return jnp.where(known[..., None, None], scores, 0).sum(1)

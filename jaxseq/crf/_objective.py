@@ -1,4 +1,5 @@
-r"""The negative log-likelihood of a corpus and its gradient.
+r"""The objective of training: the negative log-likelihood of a corpus, with penalties, and its
+gradient.
 
 .. math::
     L = \sum_q w_q \big(\log Z(x_q) - \log Z(x_q; y_q)\big),
@@ -7,26 +8,51 @@ where :math:`Z(x; y)` sums over the labellings that agree with what is known of 
 all labels are known, several with partial labels (Tsuboi et al. 2008). The gradient by node
 scores is the difference of two sets of marginals, spread over the attributes of each token.
 
-Three programs, not one: gather (scores from weights), lattice (marginals from scores), scatter
-(gradient from marginals). In a single program XLA would fuse the gathers into every use of the
-scores, and take more than twice as long.
+An evaluation is three programs, not one: gather (scores from weights), lattice (marginals from
+scores), scatter (gradient from marginals). In a single program XLA would fuse the gathers into
+every use of the scores, and take more than twice as long.
+
+Two executors run them: one on the cores of this machine, a shard each; and one on the devices of a
+mesh, where each program is under `jax.shard_map` and the gradients are summed along ``"data"``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
 from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array, Float
 
 from jaxseq._runtime import map_on_cores, usable_cores
-from jaxseq.crf import _model as _linear
-from jaxseq.crf._data import EntropyGradient, ScoreGradient, Shard, entropy_gradient, score_gradient
+from jaxseq.crf._model import spread_gradient, sum_weights
 from jaxseq.crf._parameters import Legal, Parameters, Spread, mask_forbidden
+from jaxseq.crf._score_gradient import (
+    EntropyGradient,
+    ScoreGradient,
+    lattice_gradient,
+)
+from jaxseq.crf._shards import Shard, place_shards
 from jaxseq.lattice import vdot
+from jaxseq.parallel import (
+    BY_DATA,
+    DATA,
+    EVERYWHERE,
+    all_peers,
+    check_mesh,
+    place,
+    place_rows,
+    spans_processes,
+)
+
+# ------------------------------------------------------------- the programs of one shard
 
 
 @partial(jax.jit, static_argnames="labels")
@@ -37,9 +63,10 @@ def node_scores(
     shard: Shard,
     labels: int,
 ) -> Float[Array, "r w s"]:
-    """Scores of every slot, those of starting and stopping included."""
+    """Gather: scores of every slot, those of starting and stopping included."""
     rows, width = shard.segments.shape
-    scores = _linear.sum_weights(table, shard.ids, shard.values)[:, :labels]
+    scores = sum_weights(table, shard.ids, shard.values)[:, :labels]
+    # Sentences that are not there start and stop out of bounds, and are dropped.
     scores = scores.at[shard.starts].add(start, mode="drop")
     scores = scores.at[shard.stops].add(stop, mode="drop")
     return scores.reshape(rows, width, labels)
@@ -53,13 +80,85 @@ def weight_gradient(
     attributes: int,
     add: bool,
 ) -> Float[Array, "a1 p"]:
-    """The scatter: gradient by the table, in the place of one that is no longer wanted.
+    """Scatter: the gradient by the table, in the place of one that is no longer wanted.
 
     Args:
         table: a table to write over, or with `add` to add to.
+        by_token: the gradient by the scores of every slot.
+        shard: where the slots have their attributes.
+        attributes: how many there are.
+        add: whether the numbers in `table` are wanted.
     """
     start = table if add else table.at[:].set(0)
-    return _linear.spread_gradient(by_token, shard.ids, shard.values, attributes, start)
+    return spread_gradient(by_token, shard.ids, shard.values, attributes, start)
+
+
+# ------------------------------------------------- the programs of all shards on a mesh
+
+
+def on_devices(fn, mesh: Mesh, in_specs: Any, out_specs: Any):
+    """`jax.shard_map`, without its check of what varies along an axis: the loops of the lattices
+    start from constants, which it takes for something else than what they become."""
+    return jax.shard_map(fn, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+
+
+def own(tree):
+    """The part that a device has of arrays along ``"data"``."""
+    return jax.tree.map(lambda array: array[0], tree)
+
+
+@partial(jax.jit, static_argnames=("mesh", "labels"))
+def mesh_scores(table, start, stop, shards: Shard, mesh: Mesh, labels: int):
+    """`node_scores` along ``"data"``."""
+
+    def on_device(table, start, stop, shards):
+        return node_scores(table, start, stop, own(shards), labels)[None]
+
+    specs = (EVERYWHERE, EVERYWHERE, EVERYWHERE, BY_DATA)
+    return on_devices(on_device, mesh, specs, BY_DATA)(table, start, stop, shards)
+
+
+@partial(jax.jit, static_argnames=("mesh", "derivation"))
+def _mesh_lattices(nodes, edges, pair_weights, shards, weight, mesh: Mesh, derivation):
+    """`lattice_gradient`: the gradient by scores along ``"data"``, all else summed along it."""
+
+    def on_device(nodes, edges, pair_weights, shards, weight):
+        part = lattice_gradient(nodes[0], edges, pair_weights, own(shards), weight, derivation)
+        return part.nodes[None], lax.psum(part._replace(nodes=None), DATA)
+
+    specs = (BY_DATA, EVERYWHERE, EVERYWHERE, BY_DATA, EVERYWHERE)
+    # Gradients by scores stay where they are: they go into the device's own scatter.
+    run = on_devices(on_device, mesh, specs, (BY_DATA, EVERYWHERE))
+    return run(nodes, edges, pair_weights, shards, weight)
+
+
+@partial(jax.jit, static_argnames=("attributes", "mesh", "add"), donate_argnums=0)
+def _mesh_scatter(tables, by_token, shards, attributes: int, mesh: Mesh, add: bool):
+    """`weight_gradient` of every device into a table of its own."""
+
+    def on_device(tables, by_token, shards):
+        table = weight_gradient(tables[0], by_token[0], own(shards), attributes, add)
+        return table[None]
+
+    return on_devices(on_device, mesh, (BY_DATA,) * 3, BY_DATA)(tables, by_token, shards)
+
+
+@partial(jax.jit, static_argnames="mesh")
+def _mesh_sum(tables, spread: Spread, mesh: Mesh):
+    """Gradient by the learnt weights: only these are sent between devices, not whole tables."""
+
+    def on_device(tables, spread):
+        return lax.psum(spread.from_table(tables[0]), DATA)
+
+    return on_devices(on_device, mesh, (BY_DATA, EVERYWHERE), EVERYWHERE)(tables, spread)
+
+
+# --------------------------------------------------------- what comes before and after them
+
+
+@jax.jit
+def _tied_table(weights: Array, spread: Spread) -> Array:
+    return spread.to_table(weights)
 
 
 @partial(jax.jit, donate_argnums=0)
@@ -72,120 +171,7 @@ def _from_table(gradient: Array, spread: Spread) -> Array:
     return spread.from_table(gradient)
 
 
-@jax.jit
-def _end_scores(parameters: Parameters, legal: Legal | None) -> tuple[Array, Array, Array]:
-    return mask_forbidden(parameters, legal)
-
-
-@jax.jit
-def finish(parts: list[tuple[Array, Parameters]], parameters: Parameters, spread: Spread, l2):
-    """Sum over shards, and the penalty l2 · ‖parameters‖² / 2 with its gradient."""
-    loss = sum(part[0] for part in parts)
-    gradient = jax.tree.map(lambda *arrays: sum(arrays), *(part[1] for part in parts))
-    squares = sum(vdot(leaf, leaf) for leaf in jax.tree.leaves(parameters))
-    gradient = jax.tree.map(lambda g, p: g + l2 * p, gradient, parameters)
-    transitions = spread.keep_learnt(gradient.transitions)
-    return loss + l2 / 2 * squares, gradient._replace(transitions=transitions)
-
-
-class Objective:
-    """Penalised negative log-likelihood on shards, each on a core of its own.
-
-    With unlabelled shards and an entropy weight γ, γ times the entropy of the model on them is
-    added (Grandvalet & Bengio 2004; Jiao et al. 2006): labels far from any decision boundary are
-    preferred. Calling it with `Parameters` gives the value and the gradient, of the same structure.
-
-    Args:
-        shards: of `make_shards`, equal in shape so that each program is compiled once.
-        spread: how the learnt weights make the table.
-        l2: the penalty is l2 / 2 times the sum of squares of all parameters.
-        legal: transitions that may be used, or None for all.
-        unlabelled: shards whose labels are not looked at.
-        entropy_weight: γ; may be changed between calls.
-        entropy_gradient: how the gradient of the entropy is derived; the values are the same.
-
-    `seconds` adds up where the time went, by the clock of the first core. The tables of a call are
-    written over by the next: memory that is asked for anew each time costs as much in page faults
-    as the arithmetic on it.
-    """
-
-    def __init__(
-        self,
-        shards: list[Shard],
-        spread: Spread,
-        l2: float,
-        legal: Legal | None = None,
-        unlabelled: Sequence[Shard] = (),
-        entropy_weight: float = 0.0,
-        entropy_gradient: EntropyGradient = "mann",
-    ):
-        self.spread, self.l2, self.legal = spread, l2, legal
-        self.entropy_weight, self.entropy_gradient = entropy_weight, entropy_gradient
-        self.seconds = {"gather": 0.0, "lattice": 0.0, "scatter": 0.0, "evaluations": 0.0}
-        self._table: Array | None = None
-        self._gradients: list[Array | None] = []
-        self.take(shards, unlabelled)
-
-    def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard] = ()) -> None:
-        """Go on with other shards, in the same memory: the next mini-batch."""
-        together = min(len(shards) + len(unlabelled), usable_cores())
-        cores = max(len(shards), len(unlabelled), together)
-        self._work: list[list[tuple[Shard, bool]]] = [[] for _ in range(cores)]
-        for index, shard in enumerate(shards):
-            self._work[index].append((shard, True))
-        # The other way round, so that no core has both where there are cores for each.
-        for index, shard in enumerate(unlabelled):
-            self._work[cores - 1 - index].append((shard, False))
-        self._gradients += [None] * (cores - len(self._gradients))
-
-    def __call__(self, parameters: Parameters) -> tuple[Array, Parameters]:
-        began = time.perf_counter()
-        table = self._take_table(parameters)
-        ends = _end_scores(parameters, self.legal)
-        cores = range(len(self._work))
-        parts = map_on_cores(lambda core: self._on_core(core, parameters, table, ends), cores)
-        found = jax.block_until_ready(finish(parts, parameters, self.spread, self.l2))
-        self.seconds["evaluations"] += time.perf_counter() - began
-        return found
-
-    def _take_table(self, parameters: Parameters) -> Array:
-        """The table of these parameters."""
-        if self.spread.places is None:  # nothing to keep: it is the parameters, or made from them
-            return self.spread.to_table(parameters.weights)
-        old = self._table
-        if old is None or old.dtype != parameters.weights.dtype:
-            old = jnp.zeros(self.spread.shape, parameters.weights.dtype)
-        table = self._table = _write_table(old, parameters.weights, self.spread)
-        return table
-
-    def _on_core(self, core: int, parameters: Parameters, table: Array, ends):
-        """Loss and gradient of the shards of one core."""
-        clock = _Clock(self.seconds if core == 0 else {})
-        edges, start, stop = ends
-        by_table, self._gradients[core] = self._gradients[core], None
-        if by_table is None or by_table.dtype != table.dtype:
-            by_table = jnp.zeros(self.spread.shape, table.dtype)
-        parts = []
-        for number, (shard, labelled) in enumerate(self._work[core]):
-            nodes = node_scores(table, start, stop, shard, self.spread.labels)
-            clock.note("gather", nodes)
-            pair_weights = None if shard.edge_ids is None else parameters.edge_weights
-            if labelled:
-                found = score_gradient(nodes, edges, pair_weights, shard)
-            else:
-                found = entropy_gradient(
-                    nodes, edges, pair_weights, shard, self.entropy_weight, self.entropy_gradient
-                )
-            clock.note("lattice", found)
-            attributes = self.spread.attributes
-            by_table = weight_gradient(by_table, found.nodes, shard, attributes, number > 0)
-            clock.note("scatter", by_table)
-            parts.append(found._replace(nodes=None))
-        self._gradients[core] = by_table
-        weights = _from_table(by_table, self.spread) if self.spread.sparse else by_table
-        loss, *others = sum_parts(parts, parameters.edge_weights)
-        clock.note("scatter", weights)
-        return loss, Parameters(weights, *others)
+_end_scores = jax.jit(mask_forbidden)
 
 
 @jax.jit
@@ -197,9 +183,261 @@ def sum_parts(parts: list[ScoreGradient], edge_weights: Array | None):
     )
     by_pair = None
     if edge_weights is not None:
-        found = [part.edge_weights for part in parts if part.edge_weights is not None]
-        by_pair = sum(found, jnp.zeros_like(edge_weights))
+        pieces = [part.edge_weights for part in parts if part.edge_weights is not None]
+        by_pair = sum(pieces, jnp.zeros_like(edge_weights))
     return loss, transitions, start, stop, by_pair
+
+
+@jax.jit
+def finish(parts: list[tuple[Array, Parameters]], parameters: Parameters, spread: Spread, l2):
+    """Sum over shards, and the penalty l2 · ‖parameters‖² / 2 with its gradient."""
+    loss = sum(part[0] for part in parts)
+    gradient = jax.tree.map(lambda *arrays: sum(arrays), *(part[1] for part in parts))
+    squares = sum(vdot(leaf, leaf) for leaf in jax.tree.leaves(parameters))
+    gradient = jax.tree.map(lambda g, p: g + l2 * p, gradient, parameters)
+    # After the penalty: a transition that is not learnt must not move at all.
+    transitions = spread.keep_learnt(gradient.transitions)
+    return loss + l2 / 2 * squares, gradient._replace(transitions=transitions)
+
+
+class Objective:
+    """Penalised negative log-likelihood on shards, each on a core or a device of its own.
+
+    With unlabelled shards and an entropy weight γ, γ times the entropy of the model on them is
+    added (Grandvalet & Bengio 2004; Jiao et al. 2006): labels far from any decision boundary are
+    preferred. Calling it with `Parameters` gives the value and the gradient, of the same structure.
+
+    Args:
+        shards: of `make_shards`, equal in shape so that each program is compiled once; on a mesh,
+            those of this process, of any shapes.
+        spread: how the learnt weights make the table.
+        l2: the penalty is l2 / 2 times the sum of squares of all parameters.
+        legal: transitions that may be used, or None for all.
+        unlabelled: shards whose labels are not looked at; None for none in any process.
+        entropy_weight: γ, or None to leave the unlabelled shards out; may be changed between calls.
+        entropy_gradient: how the gradient of the entropy is derived; the values are the same.
+        cores: threads, where shards are more than these; None for one per shard.
+        mesh: of `jaxseq.parallel.make_mesh`, for its devices in place of cores. Where it spans
+            several processes, all call the objective together, with the same parameters. Devices
+            send each other the gradient by the learnt weights and O(s²) numbers more.
+
+    `seconds` adds up where the time went, by the clock of the first core. The tables of a call are
+    written over by the next: memory that is asked for anew each time costs as much in page faults
+    as the arithmetic on it.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        spread: Spread,
+        l2: Any,
+        legal: Legal | None = None,
+        unlabelled: Sequence[Shard] | None = None,
+        entropy_weight: Any = 0.0,
+        entropy_gradient: EntropyGradient = "mann",
+        *,
+        cores: int | None = None,
+        mesh: Mesh | None = None,
+    ):
+        self._executor = _Cores(spread, cores) if mesh is None else _MeshDevices(spread, mesh)
+        self.spread, self.legal = self._executor.place((spread, legal))
+        self.l2, self.entropy_weight, self.entropy_gradient = l2, entropy_weight, entropy_gradient
+        self.seconds = dict.fromkeys(self._executor.timed, 0.0) | {"evaluations": 0.0}
+        self._old_table: Array | None = None
+        self._executor.hold(shards, unlabelled)
+
+    def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard] = ()) -> None:
+        """Go on with other shards, in the same memory: the next mini-batch.
+
+        On a mesh, they are one labelled shard for each of this process's places, in their order,
+        and of one shape in all processes, which are not asked.
+        """
+        self._executor.take(shards, unlabelled)
+
+    def place(self, parameters: Parameters) -> Parameters:
+        """Parameters where the objective wants them: on the mesh, if there is one."""
+        return self._executor.place(parameters)
+
+    def __call__(self, parameters: Parameters) -> tuple[Array, Parameters]:
+        began = time.perf_counter()
+        parameters = self.place(parameters)
+        table = self._table(parameters)
+        ends = _end_scores(parameters, self.legal)
+        how = (self.entropy_weight, self.entropy_gradient)
+        point = _Point(self.spread, table, *ends, parameters.edge_weights, *how)
+        parts = self._executor.run(point, self.seconds)
+        result = jax.block_until_ready(finish(parts, parameters, self.spread, self.l2))
+        self.seconds["evaluations"] += time.perf_counter() - began
+        return result
+
+    def _table(self, parameters: Parameters) -> Array:
+        """The table of these parameters, in the memory of the last one where it has gaps."""
+        weights, spread = parameters.weights, self.spread
+        if not spread.sparse:
+            return weights
+        if spread.places is None:  # made anew, as every entry changes
+            return _tied_table(weights, spread)
+        # The places are the same in every call, so that the zeros between them are right already.
+        old = self._old_table
+        if old is None or old.dtype != weights.dtype:
+            old = self._executor.place(np.zeros(spread.shape, weights.dtype))
+        table = self._old_table = _write_table(old, weights, spread)
+        return table
+
+
+class _Point(NamedTuple):
+    """The scores of the model at some parameters, and what is asked of them there."""
+
+    spread: Spread
+    table: Array
+    edges: Array
+    start: Array
+    stop: Array
+    edge_weights: Array | None
+    entropy_weight: Any
+    derivation: EntropyGradient
+
+    def gradient(self, weights: Array, parts: list[ScoreGradient]) -> tuple[Array, Parameters]:
+        """Loss and gradient of some shards, of which that by the learnt weights is there."""
+        loss, *by_others = sum_parts(parts, self.edge_weights)
+        return loss, Parameters(weights, *by_others)
+
+
+class _Cores:
+    """The cores of this machine: a thread each, as programs of one thread wait for each other."""
+
+    timed = ("gather", "lattice", "scatter")
+
+    def __init__(self, spread: Spread, cores: int | None):
+        self._most = cores
+        self._work: list[list[tuple[Shard, bool]]] = []
+        self._gradients: list[Array | None] = []
+
+    def place(self, tree: Any) -> Any:
+        return jax.tree.map(jnp.asarray, tree)
+
+    def hold(self, shards: Sequence[Shard], unlabelled: Sequence[Shard] | None) -> None:
+        self.take(shards, unlabelled or ())
+
+    def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard]) -> None:
+        together = min(len(shards) + len(unlabelled), usable_cores())
+        # At least one core for each shard: `cores` is for callers that have more shards than cores.
+        cores = max(len(shards), len(unlabelled), together)
+        cores = max(1, min(cores, self._most or cores))
+        self._work = [[] for _ in range(cores)]
+        for index, shard in enumerate(shards):
+            self._work[index % cores].append((shard, True))
+        # The other way round, so that no core has both where there are cores for each.
+        for index, shard in enumerate(unlabelled):
+            self._work[cores - 1 - index % cores].append((shard, False))
+        # A buffer for each core, kept from call to call and from batch to batch.
+        self._gradients += [None] * (cores - len(self._gradients))
+
+    def run(self, at: _Point, seconds: dict[str, float]) -> list[tuple[Array, Parameters]]:
+        """Loss and gradient of each core."""
+        # Cores that are left without work are not started.
+        work = [
+            [item for item in items if item[1] or at.entropy_weight is not None]
+            for items in self._work
+        ]
+
+        def on_core(core: int) -> tuple[Array, Parameters]:
+            clock, spread = _Clock(seconds if core == 0 else {}), at.spread
+            # Taken out of the list while it is written over: a table that was given away to a
+            # program that fails must not be used again.
+            by_table, self._gradients[core] = self._gradients[core], None
+            if by_table is None or by_table.dtype != at.table.dtype:
+                by_table = jnp.zeros(spread.shape, at.table.dtype)
+            parts = []
+            for number, (shard, labelled) in enumerate(work[core]):
+                nodes = node_scores(at.table, at.start, at.stop, shard, spread.labels)
+                clock.note("gather", nodes)
+                kind = None if labelled else at.derivation
+                part = lattice_gradient(
+                    nodes, at.edges, at.edge_weights, shard, at.entropy_weight, kind
+                )
+                clock.note("lattice", part)
+                add = number > 0  # the first one writes over what the last call has left
+                by_table = weight_gradient(by_table, part.nodes, shard, spread.attributes, add)
+                clock.note("scatter", by_table)
+                parts.append(part._replace(nodes=None))
+            self._gradients[core] = by_table
+            weights = _from_table(by_table, spread) if spread.sparse else by_table
+            clock.note("scatter", weights)
+            return at.gradient(weights, parts)
+
+        return map_on_cores(on_core, [core for core, items in enumerate(work) if items])
+
+
+class _MeshDevices:
+    """The devices of a mesh, each with shards of its own along ``"data"``."""
+
+    timed = ()
+
+    def __init__(self, spread: Spread, mesh: Mesh):
+        self._mesh = mesh = check_mesh(mesh)
+        if spans_processes(mesh):
+            # Else sums over processes would add weights of different attributes, without a word.
+            all_peers().check_same("vocabulary", _summary(spread))
+        self._sizes = (spread.attributes, spread.labels)
+        self._work: list[tuple[Shard, bool]] = []
+        self._gradients: Array | None = None
+
+    def place(self, tree: Any) -> Any:
+        return place(tree, self._mesh)
+
+    def hold(self, shards: Sequence[Shard], unlabelled: Sequence[Shard] | None) -> None:
+        self._work = [(place_shards(shards, self._mesh, *self._sizes), True)]
+        if unlabelled is not None:
+            self._work.append((place_shards(unlabelled, self._mesh, *self._sizes), False))
+
+    def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard]) -> None:
+        assert not unlabelled, "mini-batches on a mesh are labelled"
+        # From the host each part goes to its own device at once, not by way of the first.
+        on_host = [jax.tree.map(np.asarray, shard) for shard in shards]
+        self._work = [(place_rows(on_host, self._mesh), True)]
+
+    def run(self, at: _Point, seconds: dict[str, float]) -> list[tuple[Array, Parameters]]:
+        """Loss and gradient of all devices, summed."""
+        mesh, spread, parts = self._mesh, at.spread, []
+        tables, self._gradients = self._gradients, None  # as of a core
+        if tables is None or tables.dtype != at.table.dtype:
+            tables = _empty_tables(spread, at.table.dtype, mesh)
+        for number, (shards, labelled) in enumerate(self._work):
+            if not labelled and at.entropy_weight is None:
+                continue
+            nodes = mesh_scores(at.table, at.start, at.stop, shards, mesh, spread.labels)
+            weight = jnp.asarray(0.0 if labelled else at.entropy_weight, nodes.dtype)
+            pair_weights = None if shards.edge_ids is None else at.edge_weights
+            kind = None if labelled else at.derivation
+            scores = (nodes, at.edges, pair_weights)
+            by_token, part = _mesh_lattices(*scores, shards, weight, mesh, kind)
+            tables = _mesh_scatter(tables, by_token, shards, spread.attributes, mesh, number > 0)
+            parts.append(part)
+        self._gradients = tables
+        return [at.gradient(_mesh_sum(tables, spread, mesh), parts)]
+
+
+def _empty_tables(spread: Spread, dtype: Any, mesh: Mesh) -> Array:
+    """Zeros for every device's own gradient, [places, a + 1, p]."""
+    shape = (mesh.size, *spread.shape)
+
+    def part(index: Any) -> np.ndarray:
+        return np.zeros([len(range(*i.indices(n))) for i, n in zip(index, shape)], dtype)
+
+    return jax.make_array_from_callback(shape, NamedSharding(mesh, BY_DATA), part)
+
+
+def _summary(spread: Spread) -> dict[str, Any]:
+    """What processes must have in common to learn one model."""
+    digest = hashlib.sha256()
+    for array in (spread.places, spread.groups, spread.transitions):
+        digest.update(b"-" if array is None else np.asarray(array).tobytes())
+    return {
+        "attributes": spread.attributes,
+        "labels": spread.labels,
+        "learnt weights": digest.hexdigest()[:16],
+    }
 
 
 class _Clock:
@@ -209,6 +447,7 @@ class _Clock:
         self._seconds, self._last = seconds, time.perf_counter()
 
     def note(self, name: str, result) -> None:
+        # JAX hands out results before they are there: the time would go to whoever waits first.
         jax.block_until_ready(result)
         now = time.perf_counter()
         self._seconds[name] = self._seconds.get(name, 0.0) + now - self._last

@@ -14,11 +14,11 @@ from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxseq.crf._model import CRF, padded_labels
 from jaxseq.lattice import matmul
+from jaxseq.taggers import Legal
 
 WeightSet = Literal["mixed", "observed", "dense", "tied"]
 
@@ -78,6 +78,7 @@ class Spread(eqx.Module):
         if self.places is not None:
             flat = jnp.zeros(self.shape, weights.dtype) if old is None else old
             flat = flat.reshape(-1)
+            # Places are sorted and differ: without these promises XLA sorts and sums for safety.
             placed = flat.at[self.places].set(
                 weights, unique_indices=True, indices_are_sorted=True, mode="promise_in_bounds"
             )
@@ -95,6 +96,7 @@ class Spread(eqx.Module):
         if self.places is not None:
             return gradient.reshape(-1).at[self.places].get(mode="promise_in_bounds")
         if self.groups is not None:
+            # A product with the indicator of each group sums its columns.
             member = self.groups[:, None] == jnp.arange(self.num_groups)
             return matmul(gradient[:, : self.labels], member.astype(gradient.dtype))
         return gradient
@@ -105,6 +107,7 @@ class Spread(eqx.Module):
 
     def model(self, parameters: Parameters, legal: Legal | None = None) -> CRF:
         """The model of a point, with the forbidden at −inf."""
+        # Without the row of zeros and the padding, which `CRF` adds by itself.
         weights = self.to_table(parameters.weights)[:-1, : self.labels]
         transitions, start, stop = mask_forbidden(parameters, legal)
         return CRF(weights, transitions, start, stop, parameters.edge_weights)
@@ -115,6 +118,7 @@ class Spread(eqx.Module):
         if self.places is not None:
             weights = table.reshape(-1)[self.places]
         elif self.groups is not None:
+            # Tied weights are equal: the first label of each group stands for all.
             first = jnp.array([int((self.groups == g).argmax()) for g in range(self.num_groups)])
             weights = table[:, first]
         else:
@@ -123,16 +127,9 @@ class Spread(eqx.Module):
             jnp.where(jnp.isneginf(array), 0, array)
             for array in (model.transitions, model.start, model.stop)
         )
+        # Others would never change, and yet be in the model: as if they were 0.
         transitions = self.keep_learnt(transitions)
         return Parameters(weights, transitions, start, stop, model.edge_weights)
-
-
-class Legal(NamedTuple):
-    """Which transitions, starts and stops a model may use."""
-
-    transitions: Bool[Array, "s s"]
-    start: Bool[Array, " s"]
-    stop: Bool[Array, " s"]
 
 
 def mask_forbidden(parameters: Parameters, legal: Legal | None) -> tuple[Array, Array, Array]:
@@ -142,36 +139,3 @@ def mask_forbidden(parameters: Parameters, legal: Legal | None) -> tuple[Array, 
         return scores
     masked = [jnp.where(allowed, score, -jnp.inf) for allowed, score in zip(legal, scores)]
     return masked[0], masked[1], masked[2]
-
-
-def observed_places(
-    ids: np.ndarray,
-    gold: np.ndarray,
-    allowed: np.ndarray | None,
-    attributes: int,
-    labels: int,
-    dense_from: int | None = None,
-) -> np.ndarray:
-    """Flat places in the table of the pairs (attribute, label) that occur together, sorted.
-
-    A token with several possible labels counts for each of them, one with all for none. With
-    `dense_from`, attributes of at least so many tokens have all labels.
-    """
-    width = padded_labels(labels)
-    seen = np.zeros((attributes + 1) * width, bool)
-    rows = np.where(ids < 0, attributes, ids).astype(np.int64) * width
-    known = gold >= 0
-    for column in rows.T:
-        seen[column[known] + gold[known]] = True
-    if allowed is not None:
-        partial = ~known & ~allowed.all(1)
-        for label in range(labels):
-            tokens = partial & allowed[:, label]
-            seen[rows[tokens].ravel() + label] = True
-    if dense_from is not None:
-        counts = np.bincount(ids[ids >= 0], minlength=attributes)
-        frequent = np.flatnonzero(counts >= dense_from) * width
-        for label in range(labels):
-            seen[frequent + label] = True
-    seen[attributes * width :] = False
-    return np.flatnonzero(seen)

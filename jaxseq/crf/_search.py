@@ -1,31 +1,33 @@
-"""The search by mini-batches, of which one at a time is on the device."""
+"""The search for the parameters: one driver of stages, under every kind of training.
+
+A stage is a search by L-BFGS on one objective, or a descent by mini-batches. With unlabelled
+sentences there are several: first the supervised optimum, since the entropy makes the objective
+non-concave and this is where Jiao et al. start; then the whole objective, in as many pieces as γ
+takes values.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxseq._io import Before, Fingerprint, SearchStore, Stages
 from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar
 from jaxseq.crf import _lbfgs, _stochastic
-from jaxseq.crf._data import Layout, Shard, ShardMaker, lay_out, lay_out_by_length, without_gaps
-from jaxseq.crf._mesh_objective import Blocks, MeshObjective
 from jaxseq.crf._objective import Objective
 from jaxseq.crf._parameters import Parameters, Spread
-from jaxseq.crf._problem import DENSE_WASTE, EntropyTerm, Plan, Problem
-from jaxseq.crf._resume import Before, Keeper, fingerprint, shared_fingerprint
+from jaxseq.crf._problem import Problem
+from jaxseq.crf._settings import EntropyTerm, Plan
+from jaxseq.crf._shards import Shard, ShardMaker, lay_out, lay_out_by_length, without_gaps
 from jaxseq.crf._stochastic import Algorithm, StochasticSettings
-from jaxseq.parallel import mesh_peers, own_rows
-
-# -------------------------------------------------------------------------------------------------
-# What the searches of a tagger have in common: stages, their data, and where they end.
+from jaxseq.parallel import Devices, off_mesh
 
 
 @dataclass(frozen=True)
@@ -39,56 +41,316 @@ class Fitted:
     loss: float
     seconds: dict[str, float]
 
-    @classmethod
-    def at(cls, start: Parameters) -> Fitted:
-        """Where one begins."""
-        return cls(start, Outcome.MAX_ITERATIONS, 0, 0, float("nan"), {})
+
+Watch = Callable[[Any], bool]
+"""Called with the state after every iteration; ends the stage by returning True."""
 
 
-class Part(NamedTuple):
-    """Which stage is running, whether it is the last, and its iterations at most."""
+@runtime_checkable
+class Stage(Protocol):
+    """A part of a search, from a point to another."""
 
-    stage: int
-    last: bool
     iterations: int
+    """At most."""
+    seconds: dict[str, float]
+    """Where the time went."""
+
+    def begin(self, point: Parameters) -> Any:
+        """The state before the first iteration, with `parameters`, `iteration` and `values`."""
+        ...
+
+    def run(self, state: Any, watch: Watch) -> tuple[Any, Outcome]:
+        """Iterate from a state."""
+        ...
+
+    def evaluations(self, state: Any) -> int:
+        """Passes over the data until a state."""
+        ...
+
+    def can_go_on(self, state: Any, outcome: Outcome) -> bool:
+        """Whether more could be done, now or with other settings."""
+        ...
+
+    def is_exact(self, state: Any) -> bool:
+        """Whether to go on from the state is to go on as if it had never stopped."""
+        ...
 
 
-class Watching(NamedTuple):
-    """Progress to tell of, and whether Ctrl-C was pressed."""
+def run_stages(
+    stages: Sequence[Stage],
+    start: Parameters,
+    store: SearchStore | None = None,
+    *,
+    keep_every: int = 1,
+    title: str = "training",
+    progress: bool | None = False,
+    devices: Devices | None = None,
+    ask_every: int = 1,
+    stop_at: int | None = None,
+) -> Fitted:
+    """Run stages one after another, each from where the one before it ended.
 
-    tick: Callable[[int, float], None]
-    pressed: Callable[[], bool]
+    The first Ctrl-C ends the search after the iteration that is under way, so that it can be gone
+    on from exactly; a second one does not wait for that.
 
+    Args:
+        stages: at least one.
+        start: the point to begin with.
+        store: where the state is kept; if it has one, the search goes on from there.
+        keep_every: iterations, over all stages, between two times that it is kept.
+        title: of the progress bar.
+        progress: whether to show it; None on a terminal alone.
+        devices: the processes; if one stops, all do, since none can go on without the others.
+        ask_every: iterations between two times that these ask each other whether to stop.
+        stop_at: iterations after which to end, as by Ctrl-C; None for all.
+    """
+    devices = devices or Devices.alone()
+    kept = Stages(SearchStore(None, "") if store is None else store)
+    point, before, seconds = start, Before(), {}
+    state, outcome = None, Outcome.MAX_ITERATIONS
+    total = sum(stage.iterations for stage in stages)
+    progress = progress if devices.is_first else False  # one bar, not one per process
+    with progress_bar(title, total, progress) as tick, interrupts_deferred() as pressed:
+        for number in range(kept.first, len(stages)):
+            stage = stages[number]
+            # Begun in any case: it compiles what is needed, and the state on disk is put in the
+            # place of one of its structure.
+            state, before = kept.resume(number, stage.begin(point), before)
+            asked_to_stop = False  # by Ctrl-C in any process, or by `stop_at`
 
-Bar = Callable[[int], AbstractContextManager[Watching]]
-"""From the number of iterations at most to a context in which they are watched."""
+            def watch(state: Any, number=number, stage=stage, before=before) -> bool:
+                nonlocal asked_to_stop
+                done = before.iterations + state.iteration
+                tick(done, state.values[-1])
+                # Kept before anybody is asked: a process that dies then loses no iteration.
+                if done % keep_every == 0 and stage.can_go_on(state, Outcome.INTERRUPTED):
+                    kept.keep(number, state, before)
+                if done == stop_at:
+                    asked_to_stop = True
+                elif devices.is_alone or done % ask_every == 0:
+                    asked_to_stop = devices.any(pressed())
+                return asked_to_stop
 
-
-def labelled_maker(problem: Problem, layout: Layout) -> ShardMaker:
-    """Shards of the labelled sentences."""
-    features = without_gaps(problem.features)
-    return ShardMaker(
-        layout, features, problem.attributes, problem.labels, problem.sentence_weights
-    )
-
-
-def unlabelled_maker(problem: Problem, shards: int, term: EntropyTerm) -> ShardMaker:
-    """So many shards of the others."""
-    features = problem.unlabelled
-    assert features is not None
-    # Jiao's cost grows with the square of a row's length, whatever is in it.
-    place = lay_out_by_length if term.gradient == "jiao" else lay_out
-    layout = place(features.lengths, shards)
-    return ShardMaker(layout, without_gaps(features), problem.attributes)
+            if stop_at is None or before.iterations + state.iteration < stop_at:
+                state, outcome = stage.run(state, watch)
+                if outcome is Outcome.INTERRUPTED and not (asked_to_stop or devices.is_alone):
+                    # In the middle of an iteration, and of this process alone: the others wait for
+                    # sums that will not come, and must be told by the end of this one.
+                    raise KeyboardInterrupt
+            else:
+                outcome = Outcome.INTERRUPTED  # an earlier call has come as far
+            seconds = {k: seconds.get(k, 0.0) + v for k, v in stage.seconds.items()}
+            goes_on = number + 1 < len(stages) or stage.can_go_on(state, outcome)
+            intact = state if stage.is_exact(state) else None
+            kept.finish(number, intact, before, over=not goes_on)
+            # The next stage begins where this one ended, with counts that go on.
+            evaluations = before.evaluations + stage.evaluations(state)
+            point = state.parameters
+            before = Before(before.iterations + state.iteration, evaluations)
+            if outcome is Outcome.INTERRUPTED:
+                break
+    assert state is not None, "expected at least one stage"
+    loss = state.values[-1] if state.values else float("nan")
+    return Fitted(point, outcome, before.iterations, before.evaluations, loss, seconds)
 
 
 def check_possible(loss: float) -> None:
-    """ValueError on the loss of labels that cannot be."""
+    """ValueError for the loss of labels that cannot be."""
     if not np.isfinite(loss):
         raise ValueError(
             "y: expected partial labels that leave every sentence at least one legal labelling, "
             f"got a sentence with none (loss {loss})"
         )
+
+
+class LBFGSStage:
+    """L-BFGS on all sentences at once.
+
+    Args:
+        objective: which stages may share.
+        settings: when to stop.
+        entropy_weight: γ; None leaves unlabelled sentences out.
+        check: what the value at the start has to pass.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        settings: _lbfgs.Settings,
+        entropy_weight: float | None = None,
+        check: Callable[[float], None] = check_possible,
+    ):
+        self._objective, self._settings = objective, settings
+        self._entropy_weight, self._check = entropy_weight, check
+        self.iterations, self.seconds = settings.max_iterations, {}
+
+    def begin(self, point: Parameters) -> _lbfgs.State:
+        began = time.perf_counter()
+        self._objective.entropy_weight = self._entropy_weight
+        state = _lbfgs.begin_search(self._objective, point, self._settings)
+        self._check(state.value)
+        self.seconds = {"first evaluation, compiling": time.perf_counter() - began}
+        # Compiling would hide how the time is shared out between the programs.
+        self._objective.seconds = dict.fromkeys(self._objective.seconds, 0.0)
+        return state
+
+    def run(self, state: _lbfgs.State, watch: Watch) -> tuple[_lbfgs.State, Outcome]:
+        began = time.perf_counter()
+        state, outcome = _lbfgs.minimise(self._objective, state, self._settings, watch)
+        spent = self._objective.seconds
+        self.seconds |= spent
+        self.seconds["optimiser"] = time.perf_counter() - began - spent["evaluations"]
+        return state, outcome
+
+    def evaluations(self, state: _lbfgs.State) -> int:
+        return state.evaluations
+
+    def can_go_on(self, state: _lbfgs.State, outcome: Outcome) -> bool:
+        return outcome in (Outcome.INTERRUPTED, Outcome.MAX_ITERATIONS)
+
+    def is_exact(self, state: _lbfgs.State) -> bool:
+        # A step that was cut short leaves no memory of the curvature.
+        return bool(np.asarray(state.memory.count) > 0)
+
+
+class DescentStage:
+    """Descent by mini-batches.
+
+    Args:
+        objective: the summed loss of a batch and its gradient, from the parameters, the number of
+            the batch and that of the step.
+        settings: how to descend.
+        check: what the value after every epoch has to pass.
+    """
+
+    def __init__(
+        self,
+        objective: Callable[[Parameters, int, int], tuple[Any, Any]],
+        settings: StochasticSettings,
+        check: Callable[[float], None],
+    ):
+        self._objective, self._settings, self._check = objective, settings, check
+        self.iterations, self.seconds = settings.epochs, {}
+
+    def begin(self, point: Parameters) -> _stochastic.StochasticState:
+        return _stochastic.begin_descent(point, self._settings)
+
+    def run(
+        self, state: _stochastic.StochasticState, watch: Watch
+    ) -> tuple[_stochastic.StochasticState, Outcome]:
+        def checked(state: _stochastic.StochasticState) -> bool:
+            self._check(state.values[-1])
+            stop = watch(state)
+            return stop and state.iteration < self.iterations  # else it has ended by itself
+
+        return _stochastic.descend(self._objective, state, self._settings, checked)
+
+    def evaluations(self, state: _stochastic.StochasticState) -> int:
+        return state.iteration * self._settings.batches
+
+    def can_go_on(self, state: _stochastic.StochasticState, outcome: Outcome) -> bool:
+        # The learning rate has fallen to 0 after the last epoch: nothing could follow.
+        return state.iteration < self.iterations
+
+    def is_exact(self, state: _stochastic.StochasticState) -> bool:
+        return True
+
+
+# ------------------------------------------------------------------- searches of a tagger
+
+
+def search(
+    problem: Problem,
+    plan: Plan,
+    start: Parameters | None,
+    spread: Spread,
+    term: EntropyTerm | None = None,
+    devices: Devices | None = None,
+) -> Fitted:
+    """Find the parameters.
+
+    Args:
+        problem: the data; with several processes, of this one.
+        plan: how to search.
+        start: where; None for zeros and, with unlabelled sentences, by way of the supervised
+            optimum.
+        spread: which weights are learnt.
+        term: of the unlabelled sentences, if there are any.
+        devices: to share the sentences out to; None for `plan.cores` of this machine.
+    """
+    devices, term = devices or Devices.alone(), term or EntropyTerm()
+    warm = start is not None
+    if start is None:
+        start = spread.zeros(problem.edge_attributes, plan.dtype)
+    else:
+        start = jax.tree.map(lambda leaf: jnp.asarray(leaf, plan.dtype), start)
+    store = SearchStore(
+        plan.checkpoint,
+        lambda: search_fingerprint(problem, plan, start, term, warm, devices),
+        devices,
+    )
+    by_lbfgs = plan.algorithm == "lbfgs"
+    # The fingerprint is of the parameters as they are without a mesh; on it they go only now.
+    if by_lbfgs:
+        objective = _whole_objective(problem, plan, spread, term, devices)
+        stages: list[Stage] = _lbfgs_stages(objective, problem, plan, term, warm)
+        start = objective.place(start)
+    else:
+        stages = _descent_stages(problem, plan, spread, term, warm)
+    fitted = run_stages(
+        stages,
+        start,
+        store,
+        keep_every=plan.checkpoint_every if by_lbfgs else 1,
+        progress=plan.progress,
+        devices=devices,
+    )
+    return replace(fitted, parameters=off_mesh(fitted.parameters))
+
+
+def _labelled_maker(problem: Problem, shards: int) -> ShardMaker:
+    """So many shards of the labelled sentences."""
+    features = without_gaps(problem.features)
+    layout = lay_out(features.lengths, shards)
+    return ShardMaker(
+        layout, features, problem.attributes, problem.labels, problem.sentence_weights
+    )
+
+
+def _unlabelled_maker(problem: Problem, shards: int, term: EntropyTerm) -> ShardMaker:
+    """So many shards of the others."""
+    assert problem.unlabelled is not None
+    features = without_gaps(problem.unlabelled)
+    # Jiao's cost grows with the square of a row's length, whatever is in it.
+    place = lay_out_by_length if term.gradient == "jiao" else lay_out
+    return ShardMaker(place(features.lengths, shards), features, problem.attributes)
+
+
+def _whole_objective(
+    problem: Problem, plan: Plan, spread: Spread, term: EntropyTerm, devices: Devices
+) -> Objective:
+    """Of all sentences, a shard for each core or place of this process."""
+    shards = plan.cores if devices.mesh is None else devices.places
+    labelled, unlabelled = _labelled_maker(problem, shards).all(), None
+    if problem.unlabelled is not None:
+        unlabelled = _unlabelled_maker(problem, shards, term).all()
+    how = (unlabelled, None, term.gradient)
+    return Objective(labelled, spread, plan.l2, problem.legal, *how, mesh=devices.mesh)
+
+
+def _lbfgs_stages(
+    objective: Objective, problem: Problem, plan: Plan, term: EntropyTerm, warm: bool
+) -> list[Stage]:
+    iterations = plan.settings.max_iterations
+    pieces: list[tuple[float | None, int]] = []
+    if problem.unlabelled is None or not warm:
+        pieces.append((None, iterations))  # the supervised optimum
+    if problem.unlabelled is not None:
+        pieces += term.pieces(iterations)
+    return [
+        LBFGSStage(objective, plan.settings._replace(max_iterations=count), weight)
+        for weight, count in pieces
+    ]
 
 
 class _Batches:
@@ -100,357 +362,119 @@ class _Batches:
 
     def __init__(self, labelled: ShardMaker, unlabelled: ShardMaker | None):
         self._labelled, self._unlabelled = labelled, unlabelled
-        others = 0 if unlabelled is None else unlabelled.num_shards
-        self.number = max(labelled.num_shards, others)
+        more = 0 if unlabelled is None else unlabelled.num_shards
+        self.number = max(labelled.num_shards, more)
 
     def _part(self, maker: ShardMaker, batch: int) -> Shard:
         index = batch % maker.num_shards
         times = len(range(index, self.number, maker.num_shards))
         shard = maker(index)
-        if times == 1:
+        if times == 1:  # the usual case, without another array
             return shard
         return eqx.tree_at(lambda shard: shard.weights, shard, shard.weights / times)
 
     def __call__(self, batch: int) -> tuple[list[Shard], list[Shard]]:
-        others = [] if self._unlabelled is None else [self._part(self._unlabelled, batch)]
-        return [self._part(self._labelled, batch)], others
+        unlabelled = [] if self._unlabelled is None else [self._part(self._unlabelled, batch)]
+        return [self._part(self._labelled, batch)], unlabelled
 
 
-def _rows_of_batches(lengths: np.ndarray, batch_size: int) -> int:
+def batches_per_epoch(lengths: np.ndarray, batch_size: int) -> int:
     """Into how many shards to cut, for about so many sentences in each."""
+    # By rows, which are of one length, rather than by sentences: batches must have one shape.
     rows = lay_out(lengths, 1).rows
-    rows_of_batch = max(1, round(rows * batch_size / max(1, len(lengths))))
-    return -(-rows // rows_of_batch)
+    rows_per_batch = max(1, round(rows * batch_size / max(1, len(lengths))))
+    return -(-rows // rows_per_batch)
 
 
-def most_batches(problem: Problem, plan: Plan) -> int:
-    """Of an epoch; 0 where the whole corpus is one."""
-    if plan.algorithm == "lbfgs":
-        return 0
-    both = [problem.features] + ([] if problem.unlabelled is None else [problem.unlabelled])
-    return max(_rows_of_batches(features.lengths, plan.batch_size) for features in both)
-
-
-def search_by_batches(
-    problem: Problem,
-    plan: Plan,
-    start: Parameters,
-    spread: Spread,
-    term: EntropyTerm,
-    warm: bool,
-    keeper: Keeper,
-    bar: Bar,
-) -> Fitted:
-    """Stage after stage, from `start`; states go to `keeper`, and progress to a bar of `bar`."""
-    lengths = problem.features.lengths
-    shards = _rows_of_batches(lengths, plan.batch_size)
-    labelled = labelled_maker(problem, lay_out(lengths, shards))
-    stages = [_Batches(labelled, None)]
+def _descent_stages(
+    problem: Problem, plan: Plan, spread: Spread, term: EntropyTerm, warm: bool
+) -> list[Stage]:
+    shards = batches_per_epoch(problem.features.lengths, plan.batch_size)
+    labelled = _labelled_maker(problem, shards)
+    kinds = [_Batches(labelled, None)]
     if problem.unlabelled is not None:
-        shards = _rows_of_batches(problem.unlabelled.lengths, plan.batch_size)
-        whole = _Batches(labelled, unlabelled_maker(problem, shards, term))
-        stages = [whole] if warm else [*stages, whole]
-    found: Parameters | Fitted = start
-    with bar(plan.epochs * len(stages)) as watching:
-        for number in range(keeper.stage(len(stages)), len(stages)):
-            part = Part(number, number + 1 == len(stages), plan.epochs)
-            run = _epochs_of(stages[number], problem, plan, spread, term)
-            found = _descend_by_batches(part, run, found, problem, plan, keeper, watching)
-            if found.outcome is Outcome.INTERRUPTED:
-                break
-    assert isinstance(found, Fitted)
-    return found
-
-
-class _Epochs(NamedTuple):
-    """The loss of a batch, and how many there are."""
-
-    objective: Callable[[Parameters, int, int], tuple[Any, Any]]
-    batches: int
-
-
-def _epochs_of(
-    batches: _Batches, problem: Problem, plan: Plan, spread: Spread, term: EntropyTerm
-) -> _Epochs:
-    in_place = Objective([], spread, 0.0, problem.legal, entropy_gradient=term.gradient)
-
-    def objective(parameters: Parameters, batch: int, step: int):
-        in_place.take(*batches(batch))
-        in_place.entropy_weight = term.at(step)
-        return in_place(parameters)
-
-    return _Epochs(objective, batches.number)
-
-
-def _descend_by_batches(
-    part: Part,
-    run: _Epochs,
-    start: Parameters | Fitted,
-    problem: Problem,
-    plan: Plan,
-    keeper: Keeper,
-    watching: Watching,
-) -> Fitted:
-    earlier = start if isinstance(start, Fitted) else Fitted.at(start)
+        shards = batches_per_epoch(problem.unlabelled.lengths, plan.batch_size)
+        both = _Batches(labelled, _unlabelled_maker(problem, shards, term))
+        kinds = [both] if warm else [*kinds, both]
+    # Penalties are steps of the descent's own: each batch would add the whole of them.
+    objective = Objective([], spread, 0.0, problem.legal, entropy_gradient=term.gradient)
     weights, count = problem.sentence_weights, len(problem.features.lengths)
-    settings = StochasticSettings(
-        algorithm=cast(Algorithm, plan.algorithm),
-        epochs=part.iterations,
-        batches=run.batches,
-        learning_rate=plan.learning_rate,
-        seed=plan.seed,
-        l1=plan.settings.l1,
-        l2=plan.l2,
-        sentences=float(count if weights is None else weights.sum()),
-    )
-    begun = _stochastic.begin_descent(earlier.parameters, settings)
-    begun, before = keeper.resumed(begun, part.stage)
-    before = Before(earlier.iterations, earlier.evaluations) if before is None else before
 
-    def watch(state: _stochastic.StochasticState) -> bool:
-        _check_finite(state.values[-1], problem)
-        watching.tick(before.iterations + state.iteration, state.values[-1])
-        if state.iteration < part.iterations:
-            keeper.keep(state, part.stage, before)
-        return watching.pressed() and state.iteration < part.iterations
+    def stage(batches: _Batches) -> DescentStage:
+        def loss(parameters: Parameters, batch: int, step: int) -> tuple[Any, Any]:
+            objective.take(*batches(batch))  # only this batch is on the device
+            objective.entropy_weight = term.at(step)
+            return objective(parameters)
 
-    state, outcome = _stochastic.descend(run.objective, begun, settings, watch)
-    finished = state.iteration >= part.iterations
-    over = Outcome.CONVERGED_VALUE if finished else outcome
-    keeper.finish(over, state, part.stage, before, part.last)
-    return Fitted(
-        state.parameters,
-        outcome,
-        before.iterations + state.iteration,
-        before.evaluations + state.iteration * run.batches,
-        state.values[-1] if state.values else float("nan"),
-        {},
-    )
-
-
-def _check_finite(loss: float, problem: Problem) -> None:
-    """Of mini-batches: the steps may be too long as well."""
-    if problem.labels.allowed is not None or problem.legal is not None:
-        check_possible(loss)
-    if not np.isfinite(loss):
-        raise ValueError(
-            f"learning_rate: expected one at which the loss falls, got a loss of {loss}; try less"
+        settings = StochasticSettings(
+            algorithm=cast(Algorithm, plan.algorithm),
+            epochs=plan.epochs,
+            batches=batches.number,
+            learning_rate=plan.learning_rate,
+            seed=plan.seed,
+            l1=plan.settings.l1,
+            l2=plan.l2,
+            sentences=float(count if weights is None else weights.sum()),
         )
+        return DescentStage(loss, settings, check)
+
+    def check(loss: float) -> None:
+        if problem.labels.allowed is not None or problem.legal is not None:
+            check_possible(loss)
+        if not np.isfinite(loss):  # of mini-batches: the steps may be too long as well
+            raise ValueError(
+                "learning_rate: expected one at which the loss falls, got a loss of "
+                f"{loss}; try less"
+            )
+
+    return [stage(batches) for batches in kinds]
 
 
-# -------------------------------------------------------------------------------------------------
-# The search of all sentences at once, by L-BFGS, on the cores of one device or on a mesh.
-
-
-class Stage(NamedTuple):
-    """A part of a search: γ (None: labelled sentences alone) and iterations at most."""
-
-    entropy_weight: float | None
-    iterations: int
-
-
-def _stages(problem: Problem, plan: Plan, term: EntropyTerm, warm: bool) -> list[Stage]:
-    """In the order that they run in."""
-    iterations = plan.settings.max_iterations
-    if problem.unlabelled is None:
-        return [Stage(None, iterations)]
-    first = [] if warm else [Stage(None, iterations)]
-    return first + [Stage(*piece) for piece in term.pieces(iterations)]
-
-
-def search_all_at_once(
+def search_fingerprint(
     problem: Problem,
     plan: Plan,
     start: Parameters,
-    spread: Spread,
     term: EntropyTerm,
     warm: bool,
-    keeper: Keeper,
-    bar: Bar,
-) -> Fitted:
-    """Stage after stage, from `start`; states go to `keeper`, and progress to a bar of `bar`."""
-    supervised, whole = _objectives(problem, plan, spread, term)
-    if isinstance(supervised, MeshObjective):
-        start = supervised.place_parameters(start)
-    stages = _stages(problem, plan, term, warm)
-    found = None
-    total = sum(stage.iterations for stage in stages)
-    with bar(total) as watching:
-        for number in range(keeper.stage(len(stages)), len(stages)):
-            weight, iterations = stages[number]
-            objective = supervised if weight is None else whole
-            objective.entropy_weight = weight or 0.0
-            part = Part(number, number + 1 == len(stages), iterations)
-            found = _descend_in(part, objective, found or start, plan, keeper, watching)
-            if found.outcome is Outcome.INTERRUPTED:
-                break
-    assert found is not None
-    if isinstance(supervised, MeshObjective):
-        found = replace(found, parameters=supervised.collect_parameters(found.parameters))
-    return found
+    devices: Devices,
+) -> Fingerprint:
+    """Says which search this is: the data, the settings and the starting point.
 
-
-def _objectives(
-    problem: Problem, plan: Plan, spread: Spread, term: EntropyTerm
-) -> tuple[Objective, Objective] | tuple[MeshObjective, MeshObjective]:
-    """Of the labelled sentences, and of all; the same where there are no others."""
-    shards = plan.cores if plan.mesh is None else len(own_rows(plan.mesh))
-    labelled = labelled_maker(problem, lay_out(problem.features.lengths, shards)).all()
-    rest = None
+    The number of cores, devices and processes is not in it: stopped on some, a search goes on with
+    others, up to rounding. Nor is, by L-BFGS, the order of the sentences. A search in one stage may
+    be taken further by more iterations; with several, that would be another search from the first
+    of them on.
+    """
+    settings = plan.settings._replace(max_iterations=0)  # see above: it may be taken further
+    digest = Fingerprint("crf", problem.classes, problem.attributes, problem.transitions)
+    digest.add(plan.weights, plan.algorithm, settings, plan.l2)
+    by_batches = plan.algorithm != "lbfgs"
+    labels, corpora = problem.labels, [problem.features]
+    # One label that is known and a set of one are the same, as is a sentence that counts once.
+    possible = labels.allowed
+    if possible is None:
+        possible = labels.gold[:, None] == np.arange(len(problem.classes))
+    known: list[np.ndarray | None] = [np.packbits(possible, axis=1)]
+    weights: list[Any] = [problem.sentence_weights]
+    if by_batches:
+        digest.add(plan.batch_size, plan.epochs, plan.learning_rate, plan.seed)
     if problem.unlabelled is not None:
-        rest = unlabelled_maker(problem, shards, term).all()
-    settings = (spread, plan.l2, problem.legal)
-    if plan.mesh is not None:
-        on_mesh = MeshObjective(labelled, *settings, mesh=plan.mesh)
-        return on_mesh, on_mesh if rest is None else on_mesh.with_unlabelled(rest, term.gradient)
-    supervised = Objective(labelled, *settings)
-    if rest is None:
-        return supervised, supervised
-    whole = Objective(labelled, *settings, rest, 0.0, entropy_gradient=term.gradient)
-    return supervised, whole
-
-
-def _descend_in(
-    part: Part,
-    objective: Objective | MeshObjective,
-    start: Parameters | Fitted,
-    plan: Plan,
-    keeper: Keeper,
-    watching: Watching,
-) -> Fitted:
-    """One stage of L-BFGS, from a point or from where the stage before it ended."""
-    clock = time.perf_counter()
-    settings = plan.settings._replace(max_iterations=part.iterations)
-    earlier = start if isinstance(start, Fitted) else Fitted.at(start)
-    begun = _lbfgs.begin_search(objective, earlier.parameters, settings)
-    check_possible(begun.value)
-    first = time.perf_counter() - clock
-    objective.seconds = dict.fromkeys(objective.seconds, 0.0)
-    begun, before = keeper.resumed(begun, part.stage)
-    before = Before(earlier.iterations, earlier.evaluations) if before is None else before
-
-    def watch(state: _lbfgs.State) -> bool:
-        watching.tick(before.iterations + state.iteration, state.values[-1])
-        if (before.iterations + state.iteration) % plan.checkpoint_every == 0:
-            keeper.keep(state, part.stage, before)
-        return watching.pressed()
-
-    state, outcome = _lbfgs.minimise(objective, begun, settings, watch)
-    # Without its memory a state cannot be gone on from exactly: better an earlier one on disk.
-    intact = bool(np.asarray(state.memory.count) > 0)
-    keeper.finish(outcome, state if intact else None, part.stage, before, part.last)
-    seconds = {"first evaluation, compiling": first, **objective.seconds}
-    seconds["optimiser"] = time.perf_counter() - clock - first - seconds["evaluations"]
-    return Fitted(
-        state.parameters,
-        outcome,
-        before.iterations + state.iteration,
-        before.evaluations + state.evaluations,
-        state.values[-1],
-        {name: earlier.seconds.get(name, 0.0) + value for name, value in seconds.items()},
-    )
-
-
-# -------------------------------------------------------------------------------------------------
-# From features and labels to the parameters of a model.
-#
-# With unlabelled sentences the search has several stages: first the supervised optimum, since the
-# entropy makes the objective non-concave and this is where Jiao et al. start; then the whole
-# objective, in as many pieces as γ takes values.
-
-
-def search(
-    problem: Problem, plan: Plan, start: Parameters | None, spread: Spread, term: EntropyTerm
-) -> Fitted:
-    """Find the parameters.
-
-    Args:
-        problem: the data. plan: how to search. spread: which weights are learnt.
-        start: where; None for zeros and, with unlabelled sentences, by way of the supervised
-            optimum.
-        term: of the unlabelled sentences, if there are any.
-    """
-    warm, blocks = start is not None, Blocks.of(spread, plan.mesh)
-    if blocks.count > 1:
-        table = None if start is None else np.asarray(start.weights).astype(plan.dtype, copy=False)
-        begin = _start_in_blocks(problem, plan, start, spread, table, blocks)
-        named = begin._replace(weights=cast(Any, _in_pieces(table, plan.dtype, blocks)))
-    elif start is None:
-        begin = named = spread.zeros(problem.edge_attributes, plan.dtype)
-    else:
-        begin = named = _as_type(start, plan.dtype)
-    keeper = _keeper(problem, plan, named, term, warm, blocks)
-    run = search_all_at_once if plan.algorithm == "lbfgs" else search_by_batches
-    return run(problem, plan, begin, spread, term, warm, keeper, partial(_bar, plan))
-
-
-def _keeper(
-    problem: Problem, plan: Plan, begin: Any, term: EntropyTerm, warm: bool, blocks: Blocks
-) -> Keeper:
-    """Where states are kept, under a name that says which search they are of.
-
-    It says nothing of cores, and that of L-BFGS nothing of devices and processes: stopped on some,
-    a search goes on with others. A file that is named after the cores of one process as well is
-    found where this process has all sentences.
-    """
-    if plan.checkpoint is None:
-        return Keeper(None, "")
-
-    def by_cores(cores: int = plan.cores) -> str:
-        steps = plan.epochs * most_batches(problem, plan)
-        return fingerprint(problem, replace(plan, cores=cores), begin, term, warm, steps)
-
-    if plan.algorithm != "lbfgs":
-        return Keeper(plan.checkpoint, by_cores(0), by_cores, blocks=blocks)
-    shared = shared_fingerprint(problem, plan, begin, term, warm)
-    if plan.mesh is None:
-        return Keeper(plan.checkpoint, shared, by_cores, blocks=blocks)
-    peers = mesh_peers(plan.mesh)
-    also = by_cores if peers.count == 1 else None
-    return Keeper(plan.checkpoint, shared, also, peers, blocks)
-
-
-def _as_type(parameters: Parameters, dtype: str) -> Parameters:
-    leaves = (None if leaf is None else jnp.asarray(leaf, dtype) for leaf in parameters)
-    return Parameters(*cast(Any, leaves))
-
-
-def _start_in_blocks(
-    problem: Problem,
-    plan: Plan,
-    start: Parameters | None,
-    spread: Spread,
-    table: np.ndarray | None,
-    blocks: Blocks,
-) -> Parameters:
-    """Where the search begins; the table of weights is never whole on a device."""
-    assert plan.mesh is not None
-    if start is None or table is None:
-        small = replace(spread, attributes=0).zeros(problem.edge_attributes, plan.dtype)
-        return small._replace(weights=blocks.zeros(plan.dtype, plan.mesh))
-    small = _as_type(start._replace(weights=cast(Any, None)), plan.dtype)
-    return small._replace(weights=blocks.cut(table, plan.mesh))
-
-
-def _in_pieces(table: np.ndarray | None, dtype: str, blocks: Blocks) -> list[np.ndarray]:
-    """The numbers of a table (None: of zeros) in the order that they have without blocks.
-
-    A hash takes the pieces as it takes the whole, which is thus never put together.
-    """
-    flat = blocks.width > DENSE_WASTE * blocks.labels
-    columns = blocks.labels if flat else blocks.width
-    spans = [blocks.span(block) for block in range(blocks.count)]
-    if not flat:
-        spans.append((blocks.attributes, blocks.attributes + 1))
-    if table is None:
-        nothing = np.zeros((max(blocks.rows, 1), columns), dtype)
-        return [nothing[: stop - first] for first, stop in spans]
-    return [table[first:stop, :columns] for first, stop in spans]
-
-
-@contextmanager
-def _bar(plan: Plan, total: int) -> Iterator[Watching]:
-    peers = mesh_peers(plan.mesh)
-    with progress_bar("training", total, plan.progress) as tick, interrupts_deferred() as pressed:
-        # If one process stops, all do: none can go on without the others.
-        yield Watching(tick, lambda: any(peers.exchange(bool(pressed()))))
+        corpora, known, weights = [*corpora, problem.unlabelled], [*known, None], [*weights, None]
+        digest.add(term.gradient, warm)
+        if by_batches:
+            # A schedule is known by its values alone: no text says what a function does.
+            sizes = (batches_per_epoch(each.lengths, plan.batch_size) for each in corpora)
+            steps = plan.epochs * max(sizes) if callable(term.weight) else 1
+            digest.add([term.at(step) for step in range(steps)])
+        elif warm and not callable(term.weight):
+            digest.add(term.weight)
+        else:
+            iterations = plan.settings.max_iterations
+            digest.add(term.pieces(iterations), iterations)
+    for features, bits, each in zip(corpora, known, weights):
+        columns = (features.ids, features.values, features.edge_ids, bits)
+        if by_batches:  # which sentences are in a batch depends on their order
+            digest.add(features.lengths, *columns, each)
+        else:
+            digest.add_unordered(features.lengths, *columns, weights=each, devices=devices)
+    return digest.add(*(problem.legal or ()), *jax.tree.leaves(start))

@@ -49,6 +49,7 @@ def _schedule(settings: StochasticSettings) -> optax.Schedule:
 
 
 def _optimiser(settings: StochasticSettings) -> optax.GradientTransformation:
+    # Decoupled from the gradient for AdamW (Loshchilov & Hutter 2019), a part of it for SGD.
     decay = settings.l2 / settings.sentences  # the loss below is that of an average sentence
     schedule = _schedule(settings)
     if settings.algorithm == "adamw":
@@ -85,12 +86,13 @@ def descend(
     pull = settings.l1 / settings.sentences
     pull = pull / (1 - MOMENTUM) if settings.algorithm == "sgd" else pull
 
+    # Compiled once per search: the settings are constants of the program.
     @jax.jit
     def update(parameters, memory, gradient, step):
         gradient = jax.tree.map(lambda g: g * share, gradient)
         updates, memory = optimiser.update(gradient, memory, parameters)
         parameters = optax.apply_updates(parameters, updates)
-        reach = schedule(step) * pull
+        reach = schedule(step) * pull  # soft thresholding, the proximal operator of the l1 term
         shrunk = jax.tree.map(
             lambda p: jnp.sign(p) * jnp.maximum(jnp.abs(p) - reach, 0), parameters
         )

@@ -6,99 +6,47 @@ import numbers
 import os
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jax.sharding import Mesh
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from jaxseq.crf._data import EntropyGradient
+from jaxseq.crf._carry_over import carry_over
+from jaxseq.crf._decoding import ScoredSentences
+from jaxseq.crf._learnt_weights import make_spread
 from jaxseq.crf._model import CRF
-from jaxseq.crf._parameters import Parameters, Spread, WeightSet
+from jaxseq.crf._parameters import WeightSet
 from jaxseq.crf._problem import (
-    Data,
-    EncodingSettings,
-    EntropyTerm,
-    Schedule,
     Vocabulary,
-    check_unlabelled,
     check_vocabulary,
-    plan_of,
-    prepare,
+    encode_problem,
+    read_both,
 )
-from jaxseq.crf._search import search
-from jaxseq.parallel import in_host_memory, mesh_peers
+from jaxseq.crf._score_gradient import EntropyGradient
+from jaxseq.crf._search import Fitted, search
+from jaxseq.crf._settings import EntropyTerm, Plan, Schedule
+from jaxseq.parallel import Devices
 from jaxseq.taggers import (
     Label,
-    Scored,
-    Together,
-    best_labels,
-    best_under,
-    check_alike,
+    SequenceTagger,
     check_number,
-    check_possible,
     check_sentences,
-    costly,
-    k_best_paths,
-    k_best_under,
-    node_marginals,
-    split_by_sentence,
-    token_score,
+    check_stored_numbers,
+    check_unlabelled,
+    register_kind,
 )
-from jaxseq.text import DictExtractor, FeatureExtractor, TemplateExtractor, Templates, TokenFeatures
-
-# -------------------------------------------------------------------------------------------------
-# The weights of one tagger in the places of another.
-
-
-if TYPE_CHECKING:
-    pass
-
-
-def carry_over(old: CRFTagger, extractor: FeatureExtractor, classes: list[str]) -> CRF:
-    """A model for new attributes and labels, with the old weights where names agree, else 0."""
-    old_classes = old.classes_.tolist()
-    shared = [label for label in classes if label in old_classes]
-    new_labels = np.array([classes.index(label) for label in shared], np.int64)
-    old_labels = np.array([old_classes.index(label) for label in shared], np.int64)
-    s, model = len(classes), old.model_
-    dtype = np.asarray(model.transitions).dtype
-
-    def carry(old_names, new_names, old_values, shape):
-        place = {name: index for index, name in enumerate(old_names)}
-        pairs = [(new, place[name]) for new, name in enumerate(new_names) if name in place]
-        values = np.zeros((len(new_names), *shape), dtype)
-        if pairs:
-            new_rows, old_rows = (np.array(rows) for rows in zip(*pairs))
-            block = np.asarray(old_values)[old_rows]
-            for axis in range(1, block.ndim):
-                block = np.take(block, old_labels, axis)
-            values[np.ix_(new_rows, *[new_labels] * len(shape))] = block
-        return values
-
-    def among_labels(scores):
-        found = np.zeros([s] * np.ndim(scores), dtype)
-        block = np.asarray(scores)[np.ix_(*[old_labels] * np.ndim(scores))]
-        found[np.ix_(*[new_labels] * np.ndim(scores))] = np.where(np.isneginf(block), 0, block)
-        return found
-
-    weights = carry(
-        old.extractor_.attribute_names(), extractor.attribute_names(), model.weights, (s,)
-    )
-    pairs = None
-    if extractor.edge_attribute_count:
-        old_values = np.zeros((0, len(old_classes), len(old_classes)), dtype)
-        old_values = old_values if model.edge_weights is None else model.edge_weights
-        names = old.extractor_.edge_attribute_names() if model.edge_weights is not None else []
-        pairs = carry(names, extractor.edge_attribute_names(), old_values, (s, s))
-    transitions, start, stop = (
-        among_labels(array) for array in (model.transitions, model.start, model.stop)
-    )
-    return CRF(weights, transitions, start, stop, pairs)
+from jaxseq.text import (
+    DictExtractor,
+    FeatureExtractor,
+    TemplateExtractor,
+    Templates,
+    extractor_from_state,
+)
 
 
-class CRFTagger(BaseEstimator):
+@register_kind("crf")
+class CRFTagger(SequenceTagger):
     r"""A linear-chain conditional random field for tagging, with scikit-learn's interface.
 
     Minimises the negative log-likelihood of the labels plus
@@ -108,7 +56,8 @@ class CRFTagger(BaseEstimator):
     Args:
         templates: how sentences become attributes: a `jaxseq.text.Templates`, a list of template
             strings, or None when sentences come with their attributes (see `fit`).
-        l1, l2: strength of the penalties.
+        l1: strength of the penalty on absolute values.
+        l2: strength of the penalty on squares.
         max_iterations: of L-BFGS, at most.
         seed: of the order of mini-batches. L-BFGS draws no random numbers.
         weights: which pairs of attribute and label have a weight: ``"observed"``, those that occur
@@ -121,9 +70,11 @@ class CRFTagger(BaseEstimator):
             training and in prediction. None forbids nothing.
         algorithm: ``"lbfgs"``; or ``"adamw"`` and ``"sgd"`` by mini-batches, of which only one at
             a time is on the device.
-        epochs, batch_size, learning_rate: of the mini-batch algorithms; about so many sentences in
-            a batch; None takes a rate that suits the algorithm. Rates are for the loss of an
-            average labelled sentence: with many times as many unlabelled ones, SGD may need less.
+        epochs: passes of the mini-batch algorithms over the data.
+        batch_size: about so many sentences in a mini-batch.
+        learning_rate: of the mini-batch algorithms; None takes one that suits the algorithm. Rates
+            are for the loss of an average labelled sentence: with many times as many unlabelled
+            ones, SGD may need less.
         tolerance: stop when ten iterations improve the objective by less than this part of it.
         memory_size: steps that L-BFGS remembers.
         cores: threads to train with; None takes all. The sum over sentences is in another order
@@ -132,16 +83,19 @@ class CRFTagger(BaseEstimator):
         checkpoint: a file to keep the unfinished search in, every `checkpoint_every` iterations (or
             every epoch), and when it ends early. If the file is there when `fit` starts, the search
             goes on from it, with the same result as if it had never stopped. It is removed when
-            the search is over. Weights in blocks (see `fit`) are in files beside it, whose names
-            begin with its own; the search may go on in other blocks and processes, or in none.
+            the search is over. It may go on with other cores, devices and processes.
         dtype: ``"float32"``, or ``"float64"`` where JAX has 64-bit numbers switched on.
 
     Attributes:
-        classes_: the labels, sorted. model_: the `jaxseq.CRF`. extractor_: the features.
+        classes_: the labels, sorted.
+        model_: the `jaxseq.CRF`.
+        extractor_: the features.
         loss_: the objective reached (by mini-batches: the loss summed over the last epoch, without
-        penalties). n_iter_, n_evaluations_: iterations, and passes over the data, those of the
-        supervised start included.
-        outcome_: why the search ended, in words. seconds_: where the time of `fit` went.
+            penalties).
+        n_iter_: iterations, those of the supervised start included.
+        n_evaluations_: passes over the data, likewise.
+        outcome_: why the search ended, a `jaxseq.Outcome`.
+        seconds_: where the time of `fit` went.
 
     Example:
         >>> import jaxseq
@@ -155,6 +109,14 @@ class CRFTagger(BaseEstimator):
         Lafferty, McCallum & Pereira 2001; Tsuboi et al. 2008 for partial labels; Andrew & Gao 2007
         for l1; Jiao et al. 2006 and Mann & McCallum 2007 for unlabelled sentences.
     """
+
+    model_: CRF
+    _TRAINING: ClassVar = {
+        "loss": "loss_",
+        "outcome": "outcome_",
+        "iterations": "n_iter_",
+        "evaluations": "n_evaluations_",
+    }
 
     def __init__(
         self,
@@ -245,11 +207,10 @@ class CRFTagger(BaseEstimator):
             warm_start_from: a trained tagger whose weights to begin with, for the attributes and
                 labels that it shares with the new data; with unlabelled sentences, in place of the
                 supervised optimum.
-            mesh: devices to share the sentences out to, of `jaxseq.parallel.make_mesh`: its axis
-                ``"data"`` in place of `cores`, and along ``"model"`` (with dense weights) blocks of
-                the weights. For L-BFGS. Where it spans several processes, X, y and `unlabelled` are
-                the part of this one, which may be empty; all call `fit` together, and all get the
-                model, equal to that of one process up to rounding.
+            mesh: devices to share the sentences out to, in place of `cores`; of
+                `jaxseq.parallel.make_mesh`. For L-BFGS. Where it spans several processes, X, y and
+                `unlabelled` are the part of this one, which may be empty; all call `fit` together,
+                and all get the model, equal to that of one process up to rounding.
             sentence_numbers: with several processes, the place of each of X in the whole corpus, by
                 which attributes are numbered; None where sentences were dealt out by turns.
 
@@ -265,57 +226,73 @@ class CRFTagger(BaseEstimator):
             CRFTagger(templates=['word[0]', 'word[-1]'])
         """
         began = time.perf_counter()
-        given = {"unlabelled": unlabelled, "warm_start_from": warm_start_from}
-        given["sentence_numbers"] = sentence_numbers
-        peers = mesh_peers(mesh)
-        with peers.guard():
-            plan, term = plan_of(self, mesh), EntropyTerm.of(entropy_weight, entropy_gradient)
+        devices = Devices.from_mesh(mesh, sentence_numbers)
+        with devices.agreeing():
+            plan = Plan.from_tagger(self)
+            if mesh is not None and plan.algorithm != "lbfgs":
+                raise ValueError(f"algorithm: expected 'lbfgs' with a mesh, got {plan.algorithm!r}")
+            term = EntropyTerm.from_arguments(entropy_weight, entropy_gradient)
             check_vocabulary(vocabulary)
-            check_alike(self, plan, term, vocabulary, given, peers)
+            if not devices.is_alone:
+                pieces = term.pieces(plan.settings.max_iterations)
+                devices.check_settings(
+                    self.settings_to_json(),
+                    {"entropy_weight": pieces, "entropy_gradient": entropy_gradient},
+                    {"vocabulary": vocabulary},
+                    unlabelled=unlabelled,
+                    warm_start_from=warm_start_from,
+                    sentence_numbers=sentence_numbers,
+                    checkpoint=self.checkpoint,
+                )
             if unlabelled is not None:
                 unlabelled = check_unlabelled(unlabelled)
-            others = None if term.absent else unlabelled
-            together = Together.of(plan.mesh, sentence_numbers)
-            transitions = not isinstance(self.templates, Templates) or self.templates.transitions
-            problem, spread, extractor, taken = prepare(
-                Data(X, y, others, vocabulary, sample_weight),
-                EncodingSettings(self._new_extractor, self.scheme, transitions),
-                plan,
-                together,
+            extractor = self._new_extractor()
+            reading = time.perf_counter()
+            features, other_features = read_both(
+                extractor,
+                check_sentences(X),
+                None if term.absent else unlabelled,  # γ = 0 is to train without them, to the bit
+                vocabulary,
+                devices,
             )
-            classes = problem.classes
-            # Weights in blocks may be more than a device holds: elsewhere they are the host's.
-            in_blocks = plan.mesh is not None and plan.mesh.devices.shape[1] > 1
-            with in_host_memory(in_blocks):
-                start = self._start(warm_start_from, spread, extractor, classes)
-        found = search(problem, plan, start, spread, term)
-        with in_host_memory(in_blocks):
-            self._take(spread.model(found.parameters, problem.legal), classes, extractor)
-        self.loss_, self.outcome_ = found.loss, found.outcome
-        self.n_iter_, self.n_evaluations_ = found.iterations, found.evaluations
-        self.seconds_ = {"features": taken, **found.seconds, "all": time.perf_counter() - began}
+            read = time.perf_counter() - reading
+            problem = encode_problem(
+                extractor,
+                features,
+                other_features,
+                y,
+                scheme=self.scheme,
+                transitions=self._learns_transitions(),
+                sample_weight=sample_weight,
+                devices=devices,
+            )
+            spread = make_spread(problem, plan.weights, devices)
+            start = None
+            if warm_start_from is not None:
+                if not isinstance(warm_start_from, CRFTagger):
+                    raise ValueError(
+                        "warm_start_from: expected a trained CRFTagger, got "
+                        f"{warm_start_from!r:.60}"
+                    )
+                model = carry_over(warm_start_from, extractor, problem.classes)
+                start = spread.parameters(model)
+        fitted = search(problem, plan, start, spread, term, devices)
+        self._take(spread.model(fitted.parameters, problem.legal), problem.classes, extractor)
+        self._report(fitted)
+        self.seconds_ = {"features": read, **fitted.seconds, "all": time.perf_counter() - began}
         return self
-
-    @property
-    def interrupted_(self) -> bool:
-        """Whether Ctrl-C ended `fit`."""
-        return self.outcome_ is Outcome.INTERRUPTED
-
-    @staticmethod
-    def _start(
-        older: CRFTagger | None, spread: Spread, extractor: FeatureExtractor, classes: list[str]
-    ) -> Parameters | None:
-        """Where a search begins that is to go on from another's result."""
-        if older is None:
-            return None
-        if not isinstance(older, CRFTagger):
-            raise ValueError(f"warm_start_from: expected a trained CRFTagger, got {older!r:.60}")
-        check_is_fitted(older, "model_")
-        return spread.parameters(carry_over(older, extractor, classes))
 
     def _take(self, model: CRF, classes: list[str], extractor: FeatureExtractor) -> None:
         self.model_, self.extractor_ = model, extractor
         self.classes_ = np.array(classes, dtype=object)
+
+    def _report(self, fitted: Fitted) -> None:
+        """How the search went."""
+        self.loss_, self.outcome_ = fitted.loss, fitted.outcome
+        self.n_iter_, self.n_evaluations_ = fitted.iterations, fitted.evaluations
+
+    def _learns_transitions(self) -> bool:
+        return not isinstance(self.templates, Templates) or self.templates.transitions
 
     def _new_extractor(self) -> FeatureExtractor:
         if self.templates is None:
@@ -329,109 +306,10 @@ class CRFTagger(BaseEstimator):
 
     # ---------------------------------------------------------------------------- prediction
 
-    def _features(self, X: Iterable[Any]) -> TokenFeatures:
-        check_is_fitted(self, "model_")
-        return self.extractor_.transform(check_sentences(X))
-
-    def _scored(self, X: Iterable[Any]) -> Scored:
+    def _scored(self, X: Iterable[Any]) -> ScoredSentences:
         check_is_fitted(self, "model_")
         sentences = list(check_sentences(X))
-        features = self._features(sentences)
-        return Scored(self.model_, features, sentences)
-
-    def predict(
-        self,
-        X: Iterable[Any],
-        *,
-        constraints: Any = None,
-        width: int | None = None,
-        mesh: Mesh | None = None,
-    ) -> list[list[str]]:
-        """The most probable labelling of each sentence (Viterbi).
-
-        Args:
-            X: sentences.
-            constraints: penalised rules (`jaxseq.constraints.Penalised`), a file of them, or
-                `Constraints` for `classes_`: the best labelling is then that of the highest score
-                less its penalties. None for none.
-            width: of the beam that searches under constraints with many states; None for 50.
-            mesh: devices to share the sentences out to, of `jaxseq.parallel.make_mesh`; those of this
-                process alone take part.
-
-        Raises:
-            ValueError: for a sentence that has no legal labelling, as under IOBES one word has
-                none where the training data has no S; for a constraint with a label that the
-                model does not have.
-
-        Warns:
-            ConstraintWarning: where hard constraints cannot all be met; such a sentence gets the
-                fewest violations.
-        """
-        scored = self._scored(X)
-        features, bound = scored.features, costly(self.classes_.tolist(), constraints)
-        if bound is None:
-            best = best_labels(self.model_, features, mesh)
-        else:
-            best = best_under(scored, bound, width, mesh)
-        check_possible(best >= 0, features.lengths)
-        return split_by_sentence(self.classes_[best].tolist(), features.lengths)
-
-    def predict_proba(self, X: Iterable[Any], *, mesh: Mesh | None = None) -> list[np.ndarray]:
-        """The probability of each label at each token: [n, labels], columns as in `classes_`.
-
-        On the devices of a mesh as `predict`.
-        """
-        features = self._features(X)
-        found = node_marginals(self.model_, features, mesh)
-        check_possible(found.sum(1) > 0, features.lengths)
-        return split_by_sentence(found, features.lengths)
-
-    def predict_marginals(self, X: Iterable[Any]) -> list[list[dict[str, float]]]:
-        """As `predict_proba`, a dict from label to probability for each token."""
-        found = self.predict_proba(X)
-        classes = self.classes_.tolist()
-        return [[dict(zip(classes, token)) for token in array.tolist()] for array in found]
-
-    def predict_k_best(
-        self,
-        X: Iterable[Any],
-        k: int,
-        *,
-        constraints: Any = None,
-        width: int | None = None,
-        mesh: Mesh | None = None,
-    ) -> list[list[tuple[list[str], float]]]:
-        """The k most probable labellings of each sentence with their log-probabilities.
-
-        Best first; fewer than k where fewer are possible. Log-probabilities are differences of
-        float32 scores: in sentences of thousands of words, neighbours may print alike. With
-        constraints (as in `predict`), the k that are found of the highest log p(y | x) less the
-        soft penalties, and these numbers. On the devices of a mesh as `predict`.
-        """
-        scored = self._scored(X)
-        bound = costly(self.classes_.tolist(), constraints)
-        if bound is None:
-            paths_of = k_best_paths(self.model_, scored.features, k, mesh)
-        else:
-            check_number("k", k, 1, numbers.Integral)
-            paths_of = k_best_under(scored, bound, int(k), width, mesh)
-        found = []
-        for paths, log_probs in paths_of:
-            legal = np.isfinite(log_probs)
-            found.append(
-                [
-                    (self.classes_[path].tolist(), float(log_prob))
-                    for path, log_prob in zip(paths.T[legal], log_probs[legal])
-                ]
-            )
-        return found
-
-    def score(self, X: Iterable[Any], y: Sequence[Sequence[Label]], sample_weight=None) -> float:
-        """Share of tokens that get their label; those without a known label do not count.
-
-        For spans, see `jaxseq.metrics.span_scores`. `sample_weight` weighs sentences.
-        """
-        return token_score(self.predict(X), y, sample_weight)
+        return ScoredSentences(self.model_, self.extractor_.transform(sentences), sentences)
 
     # ---------------------------------------------------------------------------- inspection
 
@@ -458,12 +336,84 @@ class CRFTagger(BaseEstimator):
 
     # ------------------------------------------------------------------------------- storage
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a folder: arrays as safetensors, the rest as JSON; `jaxseq.load`.
+    def settings_to_json(self) -> dict[str, Any]:
+        """The parameters, as JSON can hold them; templates as they are written in files."""
+        settings = super().settings_to_json()
+        templates = settings["templates"]
+        if templates is not None:
+            chosen = templates if isinstance(templates, Templates) else Templates(templates)
+            settings["templates"] = chosen.to_json()
+        return settings
 
-        The same model gives the same bytes. The folder appears complete or not at all.
-        """
-        from jaxseq.taggers import save
+    @classmethod
+    def settings_from_json(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """Arguments of the constructor, from what `settings_to_json` gave."""
+        settings = super().settings_from_json(settings)
+        if settings["templates"] is not None:
+            settings["templates"] = Templates.from_json(settings["templates"])
+        return settings
 
-        check_is_fitted(self, "model_")
-        save(self, path)
+    def _describe(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        model, (features, arrays) = self.model_, self.extractor_.state()
+        arrays = {f"{FEATURES}{name}": np.ascontiguousarray(a) for name, a in arrays.items()}
+        weights = np.asarray(model.weights)
+        places = np.flatnonzero(weights)
+        if len(places) < SPARSE * weights.size:
+            arrays["weight_places"] = places.astype(np.int64)
+            arrays["weight_values"] = weights.ravel()[places]
+        else:
+            arrays["weights"] = np.ascontiguousarray(weights)
+        for name in (*SCORES, "edge_weights"):
+            if getattr(model, name) is not None:
+                arrays[name] = np.asarray(getattr(model, name))
+        return {"attributes": model.num_attributes, "features": features}, arrays
+
+    def _restore(
+        self, about: dict[str, Any], labels: list[str], arrays: dict[str, np.ndarray]
+    ) -> None:
+        features = {
+            name.removeprefix(FEATURES): array
+            for name, array in arrays.items()
+            if name.startswith(FEATURES)
+        }
+        extractor = extractor_from_state(about["features"], features)
+        if extractor.attribute_count != about["attributes"]:
+            raise ValueError(
+                f"attributes: expected {extractor.attribute_count}, as many as the features have, "
+                f"got {about['attributes']!r:.80}"
+            )
+        tables = {"weights": _stored_weights(arrays, (extractor.attribute_count, len(labels)))}
+        pairs = arrays.get("edge_weights")
+        if (0 if pairs is None else len(pairs)) != extractor.edge_attribute_count:
+            raise ValueError(f"edge_weights: expected {extractor.edge_attribute_count} tables")
+        if pairs is not None:
+            tables["edge_weights"] = pairs
+        scores = {name: arrays[name] for name in SCORES}
+        check_stored_numbers(tables)
+        check_stored_numbers(scores, forbidden_may_be=True)
+        self._take(CRF(**tables, **scores), labels, extractor)
+
+
+FEATURES = "features."
+"""Prefix of the names of the extractor's arrays in files."""
+
+SCORES = ("transitions", "start", "stop")
+"""Arrays of the model that may be −inf, by the scheme."""
+
+SPARSE = 0.25
+"""Weights of which fewer than this part are not zero are stored as places and values."""
+
+
+def _stored_weights(arrays: dict[str, np.ndarray], shape: tuple[int, int]) -> np.ndarray:
+    if "weights" in arrays:
+        weights = arrays["weights"]
+        if weights.shape != shape:
+            raise ValueError(f"weights: expected shape {list(shape)}, got {list(weights.shape)}")
+        return weights
+    places, values = arrays["weight_places"], arrays["weight_values"]
+    weights = np.zeros(shape[0] * shape[1], values.dtype)
+    # A negative place would be counted from the end, and one that is too large crash.
+    if places.shape != values.shape or ((places < 0) | (places >= len(weights))).any():
+        raise ValueError(f"weight_places: expected places in a table of shape {list(shape)}")
+    weights[places] = values
+    return weights.reshape(shape)

@@ -7,7 +7,6 @@ the two goes on from there: the second.
 
 from __future__ import annotations
 
-import hashlib
 import numbers
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -18,19 +17,20 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from jaxseq._io import Before, Fingerprint, SearchStore, Stages
 from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar, usable_cores
-from jaxseq.crf import CRF, MODULUS, Before, Keeper, check_unlabelled, sum_of_sentences
+from jaxseq.crf import CRF, share_corpus
 from jaxseq.hmm._corpus import WordCorpus, WordVocabulary, word_corpus
 from jaxseq.hmm._counts import FAMILIES, check_families, known_counts
 from jaxseq.hmm._em import EMOperator, EMState, Evaluation, Smoothing, estimate_hmm, iterate_em
 from jaxseq.hmm._model import HMM, Multinomials
-from jaxseq.parallel import check_mesh, mesh_peers, spans_processes
+from jaxseq.parallel import Devices, check_mesh, mesh_peers, spans_processes
 from jaxseq.taggers import (
     Label,
-    Together,
     check_labels,
     check_number,
     check_sentences,
+    check_unlabelled,
     encode_labels,
     find_classes,
 )
@@ -179,27 +179,27 @@ def read_hmm_data(
     y: Sequence[Sequence[Label]],
     unlabelled: Iterable[Any] | None,
     plan: HMMPlan,
-    together: Together | None = None,
+    devices: Devices | None = None,
 ) -> HMMData:
     """Vocabulary, classes and corpora; ValueError on what is no sentence or no label.
 
-    With several processes (`together`) the sentences are those of this one, vocabulary and classes
+    With several processes the sentences are those of this one, vocabulary and classes
     those of all; all call this together, inside their guard.
     """
-    together = together or Together.alone()
+    devices = devices or Devices.alone()
     words, lengths = read_words(check_sentences(X), plan.column)
     # This process may have none as long as another has one.
-    if not together.total(len(lengths)):
+    if not devices.total(len(lengths)):
         raise ValueError("X: expected at least one sentence, got none")
     flat = check_labels(y, lengths)
-    classes = _with_unseen(find_classes(flat, lengths, together), plan.classes)
+    classes = _with_unseen(find_classes(flat, lengths, devices), plan.classes)
     # The classes are those of all processes: one has labels that another never sees.
     labels = encode_labels(flat, classes, lengths)
     others = None if unlabelled is None else _read_unlabelled(unlabelled, plan.column)
     both = [(words, lengths)]
     if others is not None and plan.vocabulary == "all":
         both.append(others)
-    vocabulary = _make_vocabulary(both, plan.unknown_below, together)
+    vocabulary = _make_vocabulary(both, plan.unknown_below, devices)
     known = labels.gold if labels.allowed is None else labels.allowed
     labelled = word_corpus(
         _by_sentence(word_numbers(words, vocabulary), lengths),
@@ -208,7 +208,7 @@ def read_hmm_data(
         num_labels=len(classes),
         cores=plan.cores,
     )
-    if others is None or not together.total(int(others[1].sum())):
+    if others is None or not devices.total(int(others[1].sum())):
         return HMMData(classes, vocabulary, labelled, None)
     numbers = _by_sentence(word_numbers(others[0], vocabulary), others[1])
     rest = word_corpus(numbers, len(vocabulary), cores=plan.cores)
@@ -243,15 +243,15 @@ def _read_unlabelled(sentences: Any, column: str) -> tuple[Column, np.ndarray]:
 
 
 def _make_vocabulary(
-    parts: list[tuple[Column, np.ndarray]], unknown_below: int, together: Together
+    parts: list[tuple[Column, np.ndarray]], unknown_below: int, devices: Devices
 ) -> WordVocabulary:
     """Of the labelled sentences and perhaps others, in all processes; by first occurrence."""
     column, lengths = _one_column([column for column, _ in parts]), [part[1] for part in parts]
-    shared = together.shared(*map(len, lengths))
+    shared = share_corpus(devices, *map(len, lengths))
     if shared is not None:
         shared.check(sum(map(len, lengths)))
         column = shared.share_column(column, np.concatenate(lengths))
-    counts = together.peers.sum(np.bincount(column.codes, minlength=len(column.strings)))
+    counts = devices.sum(np.bincount(column.codes, minlength=len(column.strings)))
     counted = zip(column.strings, counts.tolist())
     # A NumPy string becomes a plain one, which JSON can hold.
     frequent = [str(word) for word, count in counted if count >= unknown_below]
@@ -310,34 +310,27 @@ def word_features(words: np.ndarray, lengths: np.ndarray) -> TokenFeatures:
 # Which search for a hidden Markov model a checkpoint is of.
 
 
-def hmm_fingerprint(data: HMMData, plan: HMMPlan, start: HMM | None) -> str:
-    """A hash of all processes' data, the settings, and the starting point where one is given.
+def hmm_fingerprint(
+    data: HMMData, plan: HMMPlan, start: HMM | None, devices: Devices
+) -> Fingerprint:
+    """All processes' data, the settings, and the starting point where one is given.
 
     Neither the number of processes or cores nor the order of the sentences is in it, but for that
     of the words: a search that was stopped on some goes on, up to rounding, on others. All
     processes call this together.
     """
-    parts: list[Any] = [plan.smoothing, plan.hard, plan.weight, plan.frozen, plan.tolerance]
-    parts += [plan.dtype, data.classes, data.vocabulary.words]
-    corpora = [each for each in (data.labelled, data.unlabelled) if each is not None]
-    sums = [f"{_sum_of_sequences(corpus, len(data.classes)):x}" for corpus in corpora]
-    found = mesh_peers(plan.mesh).exchange(sums)
-    parts += [sum(int(value, 16) for value in values) % MODULUS for values in zip(*found)]
-    digest = hashlib.sha256(repr(parts).encode())
-    for family in () if start is None else start.probabilities:
-        digest.update(np.asarray(family).tobytes())
-    return f"shared {digest.hexdigest()}"
-
-
-def _sum_of_sequences(corpus: WordCorpus, labels: int) -> int:
-    """The sum of a hash of each sequence with its possible labels."""
-    possible = corpus.allowed
-    if possible is None:  # all are known, or nothing is
-        known = corpus.labels[:, None]
-        possible = (known == np.arange(labels)) | (known < 0)
-    ones = np.ones(corpus.num_sequences)
-    features = word_features(corpus.words, corpus.lengths)
-    return sum_of_sentences(features, np.packbits(possible, axis=1), ones)
+    digest = Fingerprint("hmm", plan.smoothing, plan.hard, plan.weight, plan.frozen)
+    digest.add(plan.tolerance, plan.dtype, data.classes, data.vocabulary.words)
+    for corpus in (data.labelled, data.unlabelled):
+        if corpus is None:
+            continue
+        possible = corpus.allowed
+        if possible is None:  # all are known, or nothing is
+            known = corpus.labels[:, None]
+            possible = (known == np.arange(len(data.classes))) | (known < 0)
+        columns = (corpus.words, np.packbits(possible, axis=1))
+        digest.add_unordered(corpus.lengths, *columns, devices=devices)
+    return digest.add(*(() if start is None else start.probabilities))
 
 
 class HMMFitted(NamedTuple):
@@ -378,26 +371,20 @@ def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFit
     begun = _supervised_start(data, plan, known) if start is None else start
     if not stages:
         return _counted(begun, data, plan)
-    keeper = _keeper(data, plan, start)
+    devices = Devices.from_mesh(plan.mesh)
+    digest = lambda: hmm_fingerprint(data, plan, start, devices)  # noqa: E731
+    kept = Stages(SearchStore(plan.checkpoint, digest, devices))
+    fitted, before = None, Before()
     total = plan.max_iterations * len(stages)
-    fitted = None
     with progress_bar("EM", total, plan.progress) as tick, interrupts_deferred() as pressed:
-        for number in range(keeper.stage(len(stages)), len(stages)):
-            run = _Run(plan, keeper, tick, pressed, number, number + 1 == len(stages))
+        for number in range(kept.first, len(stages)):
+            run = _Run(plan, kept, tick, pressed, number, number + 1 == len(stages), before)
             fitted = _climb(stages[number], begun if fitted is None else fitted, run)
+            before = Before(fitted.iterations)
             if fitted.outcome is Outcome.INTERRUPTED:
                 break
     assert fitted is not None
     return fitted
-
-
-def _keeper(data: HMMData, plan: HMMPlan, start: HMM | None) -> Keeper:
-    """Where states are kept, under a name that says which search they are of."""
-    if plan.checkpoint is None:
-        return Keeper(None, "")
-    peers = mesh_peers(plan.mesh)
-    with peers.guard():
-        return Keeper(plan.checkpoint, hmm_fingerprint(data, plan, start), peers=peers)
 
 
 def _stages(data: HMMData, plan: HMMPlan, supervised: bool) -> list[EMOperator]:
@@ -433,24 +420,22 @@ class _Run(NamedTuple):
     """How to climb: settings, where states are kept, whom to tell, and which stage this is."""
 
     plan: HMMPlan
-    keeper: Keeper
+    kept: Stages
     tick: Callable[[int, float], None]
     pressed: Callable[[], bool]
     stage: int
     last: bool
+    before: Before
 
 
 def _climb(operator: EMOperator, start: HMM | HMMFitted, run: _Run) -> HMMFitted:
     """EM, from a model or from where the stage before it ended."""
     plan = run.plan
-    # A second stage goes on from the first one's model, and its iterations count on.
-    earlier = 0 if isinstance(start, HMM) else start.iterations
     model = start if isinstance(start, HMM) else start.model
-    state, before = run.keeper.resumed(EMState(model.probabilities), run.stage)
+    state, before = run.kept.resume(run.stage, EMState(model.probabilities), run.before)
     if not state.iteration:  # a state on disk has passed this before
         advice = "; smoothing above 0 makes all possible"
         operator.check_possible(model.probabilities, "X", "the supervised model", advice)
-    before = Before(earlier) if before is None else before
 
     def watch(state: EMState, now: Evaluation) -> None:
         if state.iteration:
@@ -458,12 +443,13 @@ def _climb(operator: EMOperator, start: HMM | HMMFitted, run: _Run) -> HMMFitted
 
     def keep(state: EMState) -> None:
         if state.iteration % plan.checkpoint_every == 0:
-            run.keeper.keep(state, run.stage, before)
+            run.kept.keep(run.stage, state, before)
 
     state, now, outcome = iterate_em(
         operator, state, plan.max_iterations, plan.tolerance, watch, run.pressed, keep
     )
-    run.keeper.finish(outcome, state, run.stage, before, run.last)
+    goes_on = not run.last or outcome in (Outcome.INTERRUPTED, Outcome.MAX_ITERATIONS)
+    run.kept.finish(run.stage, state, before, over=not goes_on)
     return HMMFitted(
         HMM(*state.parameters, unknown=model.unknown),
         state.parameters,

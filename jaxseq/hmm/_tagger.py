@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
-import numbers
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from jaxseq._runtime import Outcome, progress_bar
-from jaxseq.crf import CRF
+from jaxseq.crf import ScoredSentences
 from jaxseq.hmm._corpus import WordVocabulary
-from jaxseq.hmm._model import HMM
+from jaxseq.hmm._model import EVENT_AXES, HMM, Multinomials
 from jaxseq.hmm._search import (
     HMMData,
     HMMFitted,
     check_balance,
+    check_hmm_settings,
     conditional_crf,
     make_hmm_plan,
     read_hmm_data,
@@ -31,28 +32,21 @@ from jaxseq.hmm._search import (
     word_features,
     word_numbers,
 )
-from jaxseq.parallel import mesh_peers
+from jaxseq.parallel import Devices
 from jaxseq.taggers import (
+    Decodable,
     Label,
-    Scored,
-    Together,
-    best_labels,
-    best_under,
-    check_hmm_alike,
-    check_number,
+    SequenceTagger,
     check_sentences,
-    costly,
+    check_stored_numbers,
     fresh,
-    k_best_paths,
-    k_best_under,
-    node_marginals,
-    split_by_sentence,
-    token_score,
+    register_kind,
 )
-from jaxseq.text import TokenFeatures
+from jaxseq.text import StringTable
 
 
-class HMMTagger(BaseEstimator):
+@register_kind("hmm")
+class HMMTagger(SequenceTagger):
     r"""A first-order hidden Markov model for tagging, with scikit-learn's interface.
 
     .. math::
@@ -114,6 +108,15 @@ class HMMTagger(BaseEstimator):
         Rabiner 1989; Haffari & Sarkar 2008, whose smoothing and unknown words the defaults are.
     """
 
+    model_: HMM
+    _TRAINING: ClassVar = {
+        "loss": "loss_",
+        "log_likelihood": "log_likelihood_",
+        "outcome": "outcome_",
+        "iterations": "n_iter_",
+    }
+    _K_BEST_MAY_BE_EMPTY = False
+
     def __init__(
         self,
         column: str = "word",
@@ -157,11 +160,6 @@ class HMMTagger(BaseEstimator):
 
     # ------------------------------------------------------------------------------ training
 
-    @property
-    def interrupted_(self) -> bool:
-        """Whether Ctrl-C ended `fit`."""
-        return self.outcome_ is Outcome.INTERRUPTED
-
     def fit(
         self,
         X: Iterable[Any],
@@ -196,13 +194,17 @@ class HMMTagger(BaseEstimator):
                 learn nothing from it.
         """
         began = time.perf_counter()
-        given = {"unlabelled": unlabelled, "sentence_numbers": sentence_numbers}
-        peers = mesh_peers(mesh)
-        with peers.guard():
+        devices = Devices.from_mesh(mesh, sentence_numbers)
+        with devices.agreeing():
             plan = make_hmm_plan(self, mesh)
-            check_hmm_alike(self, plan, given, peers)
-            together = Together.of(plan.mesh, sentence_numbers)
-            data = read_hmm_data(X, y, None if plan.weight == 0 else unlabelled, plan, together)
+            classes = None if self.classes is None else sorted(map(str, self.classes))
+            devices.check_settings(
+                {**self.get_params(deep=False), "classes": classes},
+                unlabelled=unlabelled,
+                sentence_numbers=sentence_numbers,
+                checkpoint=self.checkpoint,
+            )
+            data = read_hmm_data(X, y, None if plan.weight == 0 else unlabelled, plan, devices)
         seconds = {"features": time.perf_counter() - began}
         self._take_fitted(data, search_hmm(data, plan))
         self.seconds_ = {**seconds, "all": time.perf_counter() - began}
@@ -220,153 +222,95 @@ class HMMTagger(BaseEstimator):
 
     # ---------------------------------------------------------------------------- prediction
 
-    def _conditional(self, X: Iterable[Any]) -> tuple[CRF, TokenFeatures]:
-        check_is_fitted(self, "model_")
-        words, lengths = read_words(check_sentences(X), self.column)
-        return conditional_crf(self.model_), word_features(
-            word_numbers(words, self.vocabulary_), lengths
-        )
-
-    def _scored(self, X: Iterable[Any]) -> Scored:
+    def _scored(self, X: Iterable[Any]) -> ScoredSentences:
         check_is_fitted(self, "model_")
         sentences = list(check_sentences(X))
-        return Scored(*self._conditional(sentences), sentences)
+        words, lengths = read_words(sentences, self.column)
+        features = word_features(word_numbers(words, self.vocabulary_), lengths)
+        return ScoredSentences(conditional_crf(self.model_), features, sentences)
 
-    def predict(
-        self,
-        X: Iterable[Any],
-        *,
-        constraints: Any = None,
-        width: int | None = None,
-        mesh: Mesh | None = None,
-    ) -> list[list[str]]:
-        """Labels of each sentence: the best labelling, or each token's best label (`decoding`).
+    def _decode(self, scored: Decodable, mesh: Mesh | None) -> np.ndarray:
+        if self.decoding == "viterbi":
+            return scored.best_labels(mesh)
+        if self.decoding == "max_marginal":
+            marginals = scored.marginals(mesh)
+            return np.where(marginals.sum(1) > 0, marginals.argmax(1), -1)
+        raise ValueError(
+            f"decoding: expected 'viterbi' or 'max_marginal', got {self.decoding!r:.60}"
+        )
 
-        Args:
-            X: sentences.
-            constraints: penalised rules (`jaxseq.constraints.Penalised`), a file of them, or
-                `Constraints` for `classes_`: the best labelling is then that of the highest
-                log P(x, y) less its penalties, whatever `decoding` is. None for none.
-            width: of the beam that searches under constraints with many states; None for 50.
-            mesh: devices to share the sentences out to, of `jaxseq.parallel.make_mesh`; those of this
-                process alone take part.
-
-        Raises:
-            ValueError: for a sentence of probability 0, which there is only without smoothing or
-                at weight 1 (`ImpossibleSentence`); for a constraint with a label that the model
-                does not have.
-
-        Warns:
-            ConstraintWarning: where hard constraints cannot all be met; such a sentence gets the
-                fewest violations.
-        """
-        if self.decoding not in ("viterbi", "max_marginal"):
-            raise ValueError(
-                f"decoding: expected 'viterbi' or 'max_marginal', got {self.decoding!r:.60}"
-            )
-        scored = self._scored(X)
-        model, features, _ = scored
-        bound = costly(self.classes_.tolist(), constraints)
-        if bound is not None:
-            best = best_under(scored, bound, width, mesh)
-            _check_possible(best >= 0, features.lengths, self.weight)
-        elif self.decoding == "viterbi":
-            best = best_labels(model, features, mesh)
-            _check_possible(best >= 0, features.lengths, self.weight)
-        else:
-            found = node_marginals(model, features, mesh)
-            _check_possible(found.sum(1) > 0, features.lengths, self.weight)
-            best = found.argmax(1)
-        return split_by_sentence(self.classes_[best].tolist(), features.lengths)
-
-    def predict_proba(self, X: Iterable[Any]) -> list[np.ndarray]:
-        """The probability of each label at each token: [n, labels], columns as in `classes_`."""
-        model, features = self._conditional(X)
-        found = node_marginals(model, features)
-        _check_possible(found.sum(1) > 0, features.lengths, self.weight)
-        return split_by_sentence(found, features.lengths)
-
-    def predict_marginals(self, X: Iterable[Any]) -> list[list[dict[str, float]]]:
-        """As `predict_proba`, a dict from label to probability for each token."""
-        found = self.predict_proba(X)
-        classes = self.classes_.tolist()
-        return [[dict(zip(classes, token)) for token in array.tolist()] for array in found]
-
-    def predict_k_best(
-        self,
-        X: Iterable[Any],
-        k: int,
-        *,
-        constraints: Any = None,
-        width: int | None = None,
-        mesh: Mesh | None = None,
-    ) -> list[list[tuple[list[str], float]]]:
-        """The k most probable labellings of each sentence with their log P(y | x).
-
-        Best first; fewer than k where fewer are possible, and by whole labellings whatever
-        `decoding` is. With constraints (as in `predict`), the k that are found of the highest
-        log P(y | x) less the soft penalties, and these numbers. On the devices of a mesh as
-        `predict`.
-        """
-        check_number("k", k, 1, numbers.Integral)
-        scored = self._scored(X)
-        bound = costly(self.classes_.tolist(), constraints)
-        if bound is None:
-            paths_of = k_best_paths(scored.model, scored.features, int(k), mesh)
-        else:
-            paths_of = k_best_under(scored, bound, int(k), width, mesh)
-        found = []
-        for paths, log_probs in paths_of:
-            legal = np.isfinite(log_probs)
-            found.append(
-                [
-                    (self.classes_[path].tolist(), float(log_prob))
-                    for path, log_prob in zip(paths.T[legal], log_probs[legal])
-                ]
-            )
-        possible = np.array([bool(paths) for paths in found], bool)
-        _check_possible(possible, np.ones(len(found), np.int64), self.weight)
-        return found
-
-    def score(self, X: Iterable[Any], y: Sequence[Sequence[Label]], sample_weight=None) -> float:
-        """Share of tokens that get their label; those without a known label do not count.
-
-        For spans, see `jaxseq.metrics.span_scores`. `sample_weight` weighs sentences.
-        """
-        return token_score(self.predict(X), y, sample_weight)
-
-    # ------------------------------------------------------------------------------- storage
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a folder: arrays as safetensors, the rest as JSON; `jaxseq.load`.
-
-        The same model gives the same bytes. The folder appears complete or not at all.
-        """
-        from jaxseq.taggers import save
-
-        check_is_fitted(self, "model_")
-        save(self, path)
-
-
-class ImpossibleSentence(ValueError):
-    """A sentence that a model gives the probability 0, whatever its labels."""
-
-
-def _check_possible(possible: np.ndarray, lengths: np.ndarray, weight: float | None) -> None:
-    """`ImpossibleSentence` for the first with a token that can have no label at all."""
-    if not possible.all():
-        token = int(np.flatnonzero(~possible)[0])
-        sentence = int(np.searchsorted(np.cumsum(lengths), token, side="right"))
+    def _impossible(self, sentence: int, length: int) -> ValueError:
         advice = "training with smoothing above 0, and a weight below 1, makes all possible"
-        if weight == 1:
+        if self.weight == 1:
             advice = (
                 "at weight 1 (λ = 1) labelled sentences and smoothing count for nothing, and words "
                 "that the unlabelled ones lack are impossible: train with a weight below 1"
             )
-        raise ImpossibleSentence(
+        return ImpossibleSentence(
             f"X[{sentence}]: expected a sentence that the model holds possible, got one of "
             f"probability 0; {advice}"
         )
+
+    # ------------------------------------------------------------------------------- storage
+
+    def settings_to_json(self) -> dict[str, Any]:
+        """The parameters, as JSON can hold them."""
+        settings = super().settings_to_json()
+        settings["frozen"] = list(settings["frozen"])
+        if self.classes is not None:
+            settings["classes"] = [str(label) for label in self.classes]
+        return settings
+
+    @classmethod
+    def settings_from_json(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """Arguments of the constructor, from what `settings_to_json` gave."""
+        settings = super().settings_from_json(settings)
+        settings["frozen"] = tuple(settings["frozen"])
+        if settings.get("classes") is not None:
+            settings["classes"] = tuple(settings["classes"])
+        return settings
+
+    def _describe(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        arrays = StringTable(self.vocabulary_.words).to_arrays(WORDS)
+        for name, family in self.model_.probabilities._asdict().items():
+            arrays[name] = np.ascontiguousarray(family)
+        return {}, arrays
+
+    def _restore(
+        self, about: dict[str, Any], labels: list[str], arrays: dict[str, np.ndarray]
+    ) -> None:
+        check_hmm_settings(self)
+        words = StringTable.from_arrays(arrays, WORDS).strings
+        vocabulary = WordVocabulary([words], min_count=1)
+        s, v = len(labels), len(vocabulary)
+        shapes = Multinomials((s,), (s, s), (v, s))  # pyright: ignore
+        families = {name: arrays[name] for name in Multinomials._fields}
+        check_stored_numbers(families)
+        for (name, array), shape, axis in zip(families.items(), shapes, EVENT_AXES):
+            if array.shape != shape:
+                raise ValueError(f"{name}: expected shape {list(shape)}, got {list(array.shape)}")
+            sums = array.sum(axis, dtype=np.float64)
+            sound = (np.abs(sums - 1) < LARGEST_DEVIATION) | (sums == 0)
+            if (array < 0).any() or not sound.all():
+                raise ValueError(
+                    f"{name}: expected probabilities, whose sums are 1 or all of them 0"
+                )
+        model = HMM(**families, unknown=vocabulary.unknown)
+        # To the bit what was stored: normalising again changes last digits.
+        exact = Multinomials(**{name: jnp.asarray(array) for name, array in families.items()})
+        model = eqx.tree_at(lambda hmm: hmm.probabilities, model, exact)
+        self._take(model, labels, vocabulary)
+
+
+WORDS = "words"
+"""Prefix of the names of the vocabulary's arrays in files."""
+
+LARGEST_DEVIATION = 1e-3
+"""Of the sum of probabilities from 1, in single precision and for any number of words."""
+
+
+class ImpossibleSentence(ValueError):
+    """A sentence that a model gives the probability 0, whatever its labels."""
 
 
 # -------------------------------------------------------------------------------------------------

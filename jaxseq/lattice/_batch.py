@@ -8,8 +8,8 @@ own block to the log-space functions, and no other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Literal, NamedTuple
+from functools import partial, wraps
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import equinox as eqx
 import jax
@@ -35,7 +35,9 @@ from jaxseq.lattice._marginals import row_marginals
 from jaxseq.lattice._moments import HasScores
 from jaxseq.lattice._propagate import covariance_from_marginals
 from jaxseq.lattice._scaled import Block, BlockCovariance, BlockEntropy, BlockMarginals, best_labels
-from jaxseq.native import call_native, has_native, is_worthwhile, why_not
+from jaxseq.native import call_native, has_native, is_worthwhile, why_not_native
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 BatchMethod = Literal["auto", "native", "scaled", "log"]
 """Of functions on batches: the engines of single chains, and scaled space in C++ on a CPU."""
@@ -44,11 +46,32 @@ CACHE_ENTRIES = 2**18
 """Scores in a block on the CPU: 1 MiB in float32."""
 
 
+def batch_function(kernel: str) -> Callable[[F], F]:
+    """Compile a public function of batches, one program per method; see `chain_function`.
+
+    Args:
+        kernel: the kernel in C++ that must be there where the method is ``"native"``.
+    """
+
+    def decorate(function: F) -> F:
+        compiled = jax.jit(function, static_argnames="method")
+
+        @wraps(function)
+        def run(batch: Batch, *, method: BatchMethod = "auto") -> Any:
+            check_batch_method(method, kernel, batch.nodes)
+            return compiled(batch, method=method)
+
+        return cast(F, run)
+
+    return decorate
+
+
 def check_batch_method(method: str, quantity: str, nodes: Float[Array, "r t s"]) -> None:
     """Refuse a method that does not exist, or not here."""
     check_method(method, (*METHODS, "native"))
-    if method == "native" and not has_native(quantity, nodes):
-        why = why_not(str(nodes.dtype)) or "for CPUs alone, and rows that fit its cache"
+    # It does not look for underflow. The very library that will run must be there, or `run_blocks`
+    # would quietly do without.
+    if method == "native" and (why := why_not_native(quantity, nodes, watched=False)):
         raise ValueError(
             f"method: expected {', '.join(METHODS)}, got 'native', which is not: {why}"
         )
@@ -57,18 +80,23 @@ def check_batch_method(method: str, quantity: str, nodes: Float[Array, "r t s"])
 def rows_per_block(rows: int, slots: int, labels: int) -> int:
     """How many rows to work on at a time: what fits a CPU's cache; all on an accelerator."""
     if jax.default_backend() != "cpu":
-        return max(1, rows)
+        return max(1, rows)  # an accelerator wants all the width that there is
     fitting = CACHE_ENTRIES // (slots * labels)
     return max(1, min(rows, max(32, min(128, fitting // 16 * 16))))
+
+
+def _links(segments: Int[Array, "r t"]) -> tuple[Bool[Array, "r t-1"], Bool[Array, "r t"]]:
+    """Whether slots t and t + 1 belong to one sequence, and which slots to any."""
+    valid = segments >= 0
+    return (segments[:, 1:] == segments[:, :-1]) & valid[:, 1:], valid
 
 
 def cut_block(
     segments: Int[Array, "c t"], weights: Float[Array, "c t"], nodes: Float[Array, "c t s"]
 ) -> Block:
     """Some rows of a batch as a block."""
-    valid = segments >= 0
-    linked = jnp.pad((segments[:, 1:] == segments[:, :-1]) & valid[:, 1:], ((0, 0), (1, 0)))
-    return Block(nodes, linked, valid, weights)
+    linked, valid = _links(segments)
+    return Block(nodes, jnp.pad(linked, ((0, 0), (1, 0))), valid, weights)
 
 
 class Kernel(NamedTuple):
@@ -117,15 +145,15 @@ def run_blocks(
         *per_slot, total = result
         *all_slots, totals = outputs
         all_slots = [
-            lax.dynamic_update_slice_in_dim(whole, part, start, 0)
-            for whole, part in zip(all_slots, per_slot)
+            lax.dynamic_update_slice_in_dim(array, part, start, 0)
+            for array, part in zip(all_slots, per_slot)
         ]
         return (*all_slots, totals.at[index].set(total))
 
     def first_pass(index, state):
         outputs, certified = state
         start, block = read(index)
-        if method == "log":
+        if method == "log":  # right for any range: no certificate, and no second pass
             return write(outputs, index, start, kernel.slow(block)), certified
         result, fine = kernel.fast(block)
         return write(outputs, index, start, result), certified.at[index].set(fine)
@@ -138,9 +166,11 @@ def run_blocks(
         block, _ = lax.optimization_barrier((block, place))
         *all_slots, totals = outputs
         current = (
-            *(lax.dynamic_slice_in_dim(whole, start, size) for whole in all_slots),
+            *(lax.dynamic_slice_in_dim(array, start, size) for array in all_slots),
             totals[index],
         )
+        # The fast certificate is stricter than need be. The exact one costs a pass of its own, but
+        # less than log space.
         chosen = lax.cond(
             really_certified(block, edges), lambda: current, lambda: tuple(kernel.slow(block))
         )
@@ -153,6 +183,7 @@ def run_blocks(
             *(jnp.zeros((rows, *part.shape[1:]), part.dtype) for part in per_slot),
             jnp.zeros((blocks, *total.shape), total.dtype),
         )
+        # Log space and Viterbi have nothing to certify: what nobody looks at counts as fine.
         state = (outputs, jnp.ones(blocks, bool))
         return lax.fori_loop(0, blocks, first_pass, state, unroll=False)
 
@@ -160,16 +191,22 @@ def run_blocks(
 
     def by_native():
         assert native is not None
-        found = call_native(native, edges, segments, weights, nodes, size, watched)
-        return (*found[: len(per_slot)], found[-2]), found[-1]
+        *by_slot, totals, certified = call_native(
+            native, edges, segments, weights, nodes, size, watched
+        )
+        # The forward kernel returns nothing by node, which XLA's twin does not have either.
+        return (*by_slot[: len(per_slot)], totals), certified
 
     wanted = method == "native" or (method == "auto" and is_worthwhile(nodes))
     if wanted and native is not None and has_native(native, nodes, watched):
+        # Decided when the program is lowered: it may be exported for other platforms as well.
         outputs, certified = lax.platform_dependent(cpu=by_native, default=by_xla)
     else:
         outputs, certified = by_xla()
     if method == "auto":
-        suspects = jnp.argsort(certified)  # those that are not, first
+        # The second pass runs over the blocks that underflowed and no others: as a rule there are
+        # none, and the loop does not run at all. A `cond` for each block would ask every block.
+        suspects = jnp.argsort(certified)  # those that are not certified come first
         outputs = lax.fori_loop(0, (~certified).sum(), second_pass, outputs)
     *all_slots, totals = outputs
     return (*all_slots, totals.sum(0))
@@ -307,9 +344,9 @@ def blocks_covariance(
 # -------------------------------------------------------------------------------------------------
 # Batch quantities as differentiable functions of arrays, and the rules of their derivatives.
 #
-# Sums over sequences have gradients of the batch's own size: node gradients a slot, edge gradients
-# already summed. So the rules below are reverse-mode rules for the per-sequence values, and
-# forward-mode rules for those gradients, which together give Hessian–vector products
+# Sums over sequences have gradients of the batch's own size: node gradients per slot, edge
+# gradients already summed. So the rules below are reverse-mode rules for the per-sequence values,
+# and forward-mode rules for those gradients, which together give Hessian–vector products
 # (``jax.jvp`` of ``jax.grad``) at the cost of the covariance kernel.
 
 
@@ -332,7 +369,7 @@ def per_sequence(values: Float[Array, "r t"], segments: Segments, num: int) -> F
 
     if num != len(segments):
         return by_bin()
-    # One sequence a row, as in padded batches: then sums over rows are far quicker.
+    # One sequence per row, as in padded batches: then sums over rows are far quicker.
     of_rows = (~valid | (segments == jnp.arange(num)[:, None])).all()
     return lax.cond(of_rows, by_row, by_bin)
 
@@ -384,35 +421,37 @@ def flat_log_partition(
     return per_sequence(increments, segments, num)
 
 
-def _log_partition_forward(nodes, edges, segments, num, method):
-    log_z, by_node, by_edge = flat_marginals(nodes, edges, segments, _ones(nodes), num, method)
-    return log_z, (nodes, edges, segments, by_node, by_edge)
+def _define_vjp(values: Any, gradient: Callable[..., tuple[Array, Array, Array]]) -> None:
+    """The reverse-mode rule of a function with one value per sequence.
 
-
-def _log_partition_backward(num, method, residuals, cotangent):
-    nodes, edges, segments, by_node, by_edge = residuals
-
-    def weighted_edges(weights):
-        return flat_marginals(nodes, edges, segments, weights, num, method)[2]
-
-    return _pull_back(segments, by_node, by_edge, cotangent, weighted_edges)
-
-
-flat_log_partition.defvjp(_log_partition_forward, _log_partition_backward)
-
-
-def _pull_back(segments, by_node, by_edge, cotangent, weighted_edges):
-    """Gradient of Σ cotangent[q] · value[q] from the gradient of Σ value[q].
-
-    Node gradients only need scaling. The edge gradient is a sum over sequences: for a plain sum,
-    the usual case, it scales too; for unequal weights it is computed again with them.
+    Args:
+        values: such as `flat_log_partition`.
+        gradient: the values, and the gradient of their sum by nodes and, weighted, by edges.
     """
-    if cotangent.shape[0] == 0:
-        return by_node, by_edge, None
-    weights = jnp.where(segments >= 0, cotangent[segments], 0)
-    equal = (cotangent == cotangent[0]).all()
-    edges = lax.cond(equal, lambda: cotangent[0] * by_edge, lambda: weighted_edges(weights))
-    return by_node * weights[..., None], edges, None
+
+    def forward(nodes, edges, segments, num, method):
+        # The gradient comes with the values at little extra cost; kept, it makes the way back free.
+        result, by_node, by_edge = gradient(nodes, edges, segments, _ones(nodes), num, method)
+        return result, (nodes, edges, segments, by_node, by_edge)
+
+    def backward(num, method, residuals, cotangent):
+        nodes, edges, segments, by_node, by_edge = residuals
+        if cotangent.shape[0] == 0:
+            return by_node, by_edge, None
+        # The gradient of a weighted sum. By nodes, which have one sequence each, it is scaled; by
+        # edges, which all sequences share, only equal weights, the usual case, scale it.
+        weights = jnp.where(segments >= 0, cotangent[segments], 0)
+        by_edge = lax.cond(
+            (cotangent == cotangent[0]).all(),
+            lambda: cotangent[0] * by_edge,
+            lambda: gradient(nodes, edges, segments, weights, num, method)[2],
+        )
+        return by_node * weights[..., None], by_edge, None
+
+    values.defvjp(forward, backward)
+
+
+_define_vjp(flat_log_partition, flat_marginals)
 
 
 # --------------------------------------------------------------------------------- entropy
@@ -457,23 +496,7 @@ def flat_entropy(
     return flat_entropy_gradient(nodes, edges, segments, _ones(nodes), num, method)[0]
 
 
-def _entropy_forward(nodes, edges, segments, num, method):
-    values, by_node, by_edge = flat_entropy_gradient(
-        nodes, edges, segments, _ones(nodes), num, method
-    )
-    return values, (nodes, edges, segments, by_node, by_edge)
-
-
-def _entropy_backward(num, method, residuals, cotangent):
-    nodes, edges, segments, by_node, by_edge = residuals
-
-    def weighted_edges(weights):
-        return flat_entropy_gradient(nodes, edges, segments, weights, num, method)[2]
-
-    return _pull_back(segments, by_node, by_edge, cotangent, weighted_edges)
-
-
-flat_entropy.defvjp(_entropy_forward, _entropy_backward)
+_define_vjp(flat_entropy, flat_entropy_gradient)
 
 
 # ------------------------------------------------------------------------------ covariance
@@ -514,8 +537,7 @@ def _(num, method, primals, tangents):
 
 
 def _row_marginals(nodes: Nodes, edges: Edges, segments: Segments):
-    valid = segments >= 0
-    linked = (segments[:, 1:] == segments[:, :-1]) & valid[:, 1:]
+    linked, valid = _links(segments)
     return jax.vmap(row_marginals, (0, None, 0, 0, None))(nodes, edges, linked, valid, "auto")
 
 
@@ -523,6 +545,12 @@ def _row_marginals(nodes: Nodes, edges: Edges, segments: Segments):
 # The public functions on batches.
 
 
+def _plain_parts(batch: Batch) -> tuple[Nodes, Edges, Segments, Float[Array, "r t"]]:
+    """What the functions above take, for plain sums over sequences: every slot weighs 1."""
+    return batch.nodes, batch.edges, batch.segments, _ones(batch.nodes)
+
+
+@batch_function("forward")
 def batch_log_partition(
     batch: Batch, *, method: BatchMethod = "auto"
 ) -> Float[Array, " sequences"]:
@@ -551,12 +579,6 @@ def batch_log_partition(
         >>> jax.grad(total)(nodes)[0, 0].tolist()
         [0.5, 0.5]
     """
-    check_batch_method(method, "forward", batch.nodes)
-    return _log_partition(batch, method)
-
-
-@partial(jax.jit, static_argnums=1)
-def _log_partition(batch: Batch, method: BatchMethod) -> Array:
     segments = batch.segments
     return flat_log_partition(batch.nodes, batch.edges, segments, batch.num_sequences, method)
 
@@ -570,8 +592,8 @@ class BatchMarginals(eqx.Module):
     Example:
         >>> import jax.numpy as jnp, jaxseq
         >>> batch = jaxseq.PaddedBatch(jnp.zeros((2, 3, 4)), jnp.zeros((4, 4)))
-        >>> found = jaxseq.batch_marginals(batch)
-        >>> found.nodes.shape, found.edges.shape, found.log_partition.shape
+        >>> marginals = jaxseq.batch_marginals(batch)
+        >>> marginals.nodes.shape, marginals.edges.shape, marginals.log_partition.shape
         ((2, 3, 4), (4, 4), (2,))
     """
 
@@ -580,6 +602,7 @@ class BatchMarginals(eqx.Module):
     log_partition: Float[Array, " sequences"]
 
 
+@batch_function("marginals")
 def batch_marginals(batch: Batch, *, method: BatchMethod = "auto") -> BatchMarginals:
     """Node marginals of every slot and the expected transition counts of the whole batch.
 
@@ -597,19 +620,11 @@ def batch_marginals(batch: Batch, *, method: BatchMethod = "auto") -> BatchMargi
         >>> jaxseq.batch_marginals(batch).edges.tolist()  # 4 transitions, 4 kinds
         [[1.0, 1.0], [1.0, 1.0]]
     """
-    check_batch_method(method, "marginals", batch.nodes)
-    return _marginals(batch, method)
-
-
-@partial(jax.jit, static_argnums=1)
-def _marginals(batch: Batch, method: BatchMethod) -> BatchMarginals:
-    weights = jnp.ones(batch.nodes.shape[:2], batch.nodes.dtype)
-    log_z, nodes, edges = flat_marginals(
-        batch.nodes, batch.edges, batch.segments, weights, batch.num_sequences, method
-    )
+    log_z, nodes, edges = flat_marginals(*_plain_parts(batch), batch.num_sequences, method)
     return BatchMarginals(nodes, edges, log_z)
 
 
+@batch_function("entropy")
 def batch_entropy(batch: Batch, *, method: BatchMethod = "auto") -> Float[Array, " sequences"]:
     """Entropy of every sequence.
 
@@ -628,12 +643,6 @@ def batch_entropy(batch: Batch, *, method: BatchMethod = "auto") -> Float[Array,
         >>> bool(jnp.allclose(jaxseq.batch_entropy(batch), 3 * jnp.log(2)))
         True
     """
-    check_batch_method(method, "entropy", batch.nodes)
-    return _entropy(batch, method)
-
-
-@partial(jax.jit, static_argnums=1)
-def _entropy(batch: Batch, method: BatchMethod) -> Array:
     segments = batch.segments
     return flat_entropy(batch.nodes, batch.edges, segments, batch.num_sequences, method)
 
@@ -647,8 +656,8 @@ class BatchEntropyGradient(eqx.Module):
     Example:
         >>> import jax.numpy as jnp, jaxseq
         >>> batch = jaxseq.PaddedBatch(jnp.zeros((2, 3, 4)), jnp.zeros((4, 4)))
-        >>> found = jaxseq.batch_entropy_gradient(batch)
-        >>> found.nodes.shape, found.edges.shape, found.entropy.shape
+        >>> gradient = jaxseq.batch_entropy_gradient(batch)
+        >>> gradient.nodes.shape, gradient.edges.shape, gradient.entropy.shape
         ((2, 3, 4), (4, 4), (2,))
     """
 
@@ -657,6 +666,7 @@ class BatchEntropyGradient(eqx.Module):
     entropy: Float[Array, " sequences"]
 
 
+@batch_function("entropy")
 def batch_entropy_gradient(batch: Batch, *, method: BatchMethod = "auto") -> BatchEntropyGradient:
     """Gradient of the sum of all entropies, by Mann & McCallum's lattices in scaled space.
 
@@ -676,16 +686,7 @@ def batch_entropy_gradient(batch: Batch, *, method: BatchMethod = "auto") -> Bat
     References:
         Mann & McCallum 2007. Certified by ``jaxseq verify`` against `mann_entropy_gradient`.
     """
-    check_batch_method(method, "entropy", batch.nodes)
-    return _entropy_gradient(batch, method)
-
-
-@partial(jax.jit, static_argnums=1)
-def _entropy_gradient(batch: Batch, method: BatchMethod) -> BatchEntropyGradient:
-    weights = jnp.ones(batch.nodes.shape[:2], batch.nodes.dtype)
-    values, nodes, edges = flat_entropy_gradient(
-        batch.nodes, batch.edges, batch.segments, weights, batch.num_sequences, method
-    )
+    values, nodes, edges = flat_entropy_gradient(*_plain_parts(batch), batch.num_sequences, method)
     return BatchEntropyGradient(nodes, edges, values)
 
 
@@ -698,8 +699,8 @@ class BatchCovariance(eqx.Module):
     Example:
         >>> import jax.numpy as jnp, jaxseq
         >>> batch = jaxseq.PaddedBatch(jnp.zeros((2, 3, 4)), jnp.zeros((4, 4)))
-        >>> found = jaxseq.batch_covariance_product(batch, batch)
-        >>> found.nodes.shape, found.edges.shape, found.mean.shape
+        >>> product = jaxseq.batch_covariance_product(batch, batch)
+        >>> product.nodes.shape, product.edges.shape, product.mean.shape
         ((2, 3, 4), (4, 4), (2,))
     """
 
@@ -742,11 +743,10 @@ def batch_covariance_product(
 
 @partial(jax.jit, static_argnums=3)
 def _covariance_product(batch: Batch, nodes: Array, edges: Array, method: Method):
-    weights = jnp.ones(batch.nodes.shape[:2], batch.nodes.dtype)
     nodes = jnp.where(batch.nodes != -jnp.inf, nodes, 0)
     edges = jnp.where(batch.edges != -jnp.inf, edges, 0)
     mean, by_node, by_edge = flat_covariance(
-        batch.nodes, batch.edges, batch.segments, weights, nodes, edges, batch.num_sequences, method
+        *_plain_parts(batch), nodes, edges, batch.num_sequences, method
     )
     return BatchCovariance(by_node, by_edge, mean)
 
@@ -776,8 +776,7 @@ def batch_viterbi(batch: Batch) -> tuple[Int[Array, "r t"], Float[Array, " seque
 @jax.jit
 def _viterbi(batch: Batch) -> tuple[Array, Array]:
     nodes, edges, segments, num = batch.nodes, batch.edges, batch.segments, batch.num_sequences
-    valid = segments >= 0
-    linked = (segments[:, 1:] == segments[:, :-1]) & valid[:, 1:]
+    linked, valid = _links(segments)
     frozen, uniform = lax.stop_gradient(nodes), jnp.ones(segments.shape, nodes.dtype)
     kernel = viterbi(lax.stop_gradient(edges))
     labels, _ = run_blocks(kernel, "scaled", edges, segments, uniform, frozen)

@@ -35,15 +35,16 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, DTypeLike, Float
 
+from jaxseq.lattice._chain import Edges, Linked, Nodes, Valid
 from jaxseq.lattice._engines import (
-    Edges,
     log_backward,
     log_forward,
     log_forward_backward,
     rescue,
+    scan_edges,
     smallest_trusted,
 )
-from jaxseq.lattice._numerics import logsumexp, matmul, normalise, safe_log
+from jaxseq.lattice._numerics import finite_top, inverse, logsumexp, matmul, normalise, safe_log
 from jaxseq.lattice._propagate import conditionals, weigh_centred
 
 # -------------------------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ def plan_blocks(n: int, s: int, dtype: DTypeLike) -> Plan:
     columns = -(-blocks // groups)
     if groups > 1:
         columns = -(-columns // VECTOR) * VECTOR
-    warm_up = int(jnp.finfo(dtype).nmant) + 1  # chains are expected to forget a bit a position
+    warm_up = int(jnp.finfo(dtype).nmant) + 1  # chains are expected to forget a bit per position
     return Plan(length, groups, columns, min(warm_up, length), min(PROOF, length))
 
 
@@ -111,13 +112,7 @@ class Blocks(NamedTuple):
     edges: Float[Array, "..."]
 
 
-def cut_row(
-    nodes: Float[Array, "n s"],
-    edges: Edges,
-    linked: Bool[Array, " n-1"],
-    valid: Bool[Array, " n"],
-    plan: Plan,
-) -> Blocks:
+def cut_row(nodes: Nodes, edges: Edges, linked: Linked, valid: Valid, plan: Plan) -> Blocks:
     """The row in blocks, filled up with positions that are not valid."""
     arriving = edges if edges.ndim == 2 else _fold(edges, 1, plan)
     return Blocks(
@@ -138,7 +133,7 @@ def unfold(blocks: Float[Array, "g c l *rest"], start: int, n: int) -> Float[Arr
     return lax.slice_in_dim(flat, start, start + n)
 
 
-def part_of(blocks: Blocks, start: int, stop: int) -> Blocks:
+def cut_positions(blocks: Blocks, start: int, stop: int) -> Blocks:
     """The same positions of every block."""
     edges = blocks.edges if blocks.edges.ndim == 2 else blocks.edges[..., start:stop, :, :]
     return Blocks(
@@ -158,8 +153,8 @@ def map_groups(function: Callable[..., Any], blocks: Blocks, *others: Array) -> 
     shared = blocks.edges.ndim == 2
 
     def run(inputs):
-        (nodes, linked, valid), edges, rest = inputs
-        return function(Blocks(nodes, linked, valid, blocks.edges if shared else edges), *rest)
+        (nodes, linked, valid), edges, extra = inputs
+        return function(Blocks(nodes, linked, valid, blocks.edges if shared else edges), *extra)
 
     return lax.map(run, (blocks[:3], None if shared else blocks.edges, others))
 
@@ -172,9 +167,9 @@ def map_groups(function: Callable[..., Any], blocks: Blocks, *others: Array) -> 
 #
 #     α_t ∝ (Eᵀ α_{t−1}) ⊙ e_t        β_{t−1} ∝ E (e_t ⊙ β_t)
 #
-# A block starts from the α of the position before it and from the β of its own last position. Step t
-# of the way back ends at position t − 1 and meets the pair (t − 1, t): so what a block returns for
-# its place t belongs to position t − 1.
+# A block starts from the α of the position before it and from the β of its own last position. Step
+# t of the way back ends at position t − 1 and meets the pair (t − 1, t): so what a block returns
+# for its place t belongs to position t − 1.
 
 
 class Factors(NamedTuple):
@@ -218,7 +213,7 @@ def factorise(group: Blocks) -> Factors:
     valid, linked = group.valid.T, group.linked.T
     nodes = group.nodes.transpose(1, 2, 0)
     legal = (nodes > -jnp.inf) & valid[:, None]
-    top = _finite(jnp.where(legal, nodes, -jnp.inf).max(1))
+    top = finite_top(jnp.where(legal, nodes, -jnp.inf), 1)
     factors = jnp.where(legal, jnp.maximum(jnp.exp(nodes - top[:, None]), floor), 0)
 
     edges, counts = group.edges, jnp.ones((), bool)
@@ -226,7 +221,7 @@ def factorise(group: Blocks) -> Factors:
         edges, counts = edges.transpose(1, 2, 3, 0), linked[:, None, None]
     legal = (edges > -jnp.inf) & counts
     labels = (0, 1) if edges.ndim == 2 else (1, 2)
-    edge_top = _finite(jnp.where(legal, edges, -jnp.inf).max(labels, keepdims=True))
+    edge_top = finite_top(jnp.where(legal, edges, -jnp.inf), labels, keepdims=True)
     edges = jnp.where(legal, jnp.maximum(jnp.exp(edges - edge_top), floor), 0)
     trusted = smallest_trusted(nodes.dtype) / nodes.shape[1]
     plain_zeros = jnp.where(legal, edges, 1).min() * trusted > 2 * floor
@@ -246,16 +241,14 @@ def sweep_group(
         after: β of the last position of each block, at most 1.
         summed: whether edge marginals are wanted as their sum [s, s].
 
-    Cost: O(s²) a position; memory O(s) a position, O(s²) when edge marginals are not summed.
+    Cost: O(s²) per position; memory O(s) per position, O(s²) when edge marginals are not summed.
     """
     factors = factorise(group)
     ahead = _sweep_ahead(factors, before)
     labels = before.shape[0]
 
-    def step(carry, inputs):
+    def step(carry, edge, alpha_before, factor, link):
         beta, alpha, counts, lowest = carry
-        alpha_before, factor, link, edge = inputs
-        edge = factors.edges if edge is None else edge
         following = beta * factor
         lowest = jnp.minimum(lowest, jnp.where((alpha > 0) & (beta > 0), following, 1))
         arrived = go_back(edge, following)
@@ -276,10 +269,9 @@ def sweep_group(
         return (beta, alpha_before, counts, lowest), (share * raw, pairs)
 
     counts = jnp.zeros((labels, labels), before.dtype)
-    edges = None if factors.edges.ndim == 2 else factors.edges
-    inputs = (ahead.alphas, factors.nodes, factors.linked, edges)
     carry = (after, ahead.last, counts, ahead.lowest)
-    (beta, _, counts, lowest), (nodes, pairs) = lax.scan(step, carry, inputs, reverse=True)
+    inputs = (factors.edges, ahead.alphas, factors.nodes, factors.linked)
+    (beta, _, counts, lowest), (nodes, pairs) = scan_edges(step, carry, *inputs, reverse=True)
     edge_marginals = counts * factors.edges if summed else pairs.transpose(3, 0, 1, 2)
     return Sweep(
         nodes.transpose(2, 0, 1), edge_marginals, ahead.log_z, ahead.last, beta, lowest.min()
@@ -294,10 +286,8 @@ class _Ahead(NamedTuple):
 
 
 def _sweep_ahead(factors: Factors, before: Float[Array, "s c"]) -> _Ahead:
-    def step(carry, inputs):
+    def step(carry, edge, factor, link):
         alpha, lowest = carry
-        factor, link, edge = inputs
-        edge = factors.edges if edge is None else edge
         mass = jnp.where(link, go_ahead(edge, alpha), 1)
         raw = mass * factor
         reachable = (factor > 0) & ~(factors.plain_zeros & (mass == 0))
@@ -305,9 +295,8 @@ def _sweep_ahead(factors: Factors, before: Float[Array, "s c"]) -> _Ahead:
         total = raw.sum(0)
         return (raw * inverse(total), lowest), (alpha, total)
 
-    edges = None if factors.edges.ndim == 2 else factors.edges
-    scanned = (factors.nodes, factors.linked, edges)
-    (last, lowest), (alphas, totals) = lax.scan(step, (before, jnp.ones_like(before)), scanned)
+    inputs = (factors.edges, factors.nodes, factors.linked)
+    (last, lowest), (alphas, totals) = scan_edges(step, (before, jnp.ones_like(before)), *inputs)
     log_z = jnp.where(factors.valid, jnp.log(totals) + factors.taken, 0).sum(1).sum()
     return _Ahead(alphas, last, log_z, lowest)
 
@@ -320,15 +309,6 @@ def go_ahead(edge: Array, alpha: Float[Array, "s c"]) -> Float[Array, "s c"]:
 def go_back(edge: Array, following: Float[Array, "s c"]) -> Float[Array, "s c"]:
     """E (e ⊙ β), with one matrix for all columns or one for each."""
     return matmul(edge, following) if edge.ndim == 2 else (edge * following).sum(1)
-
-
-def inverse(x: Array) -> Array:
-    """1 / x, and 0 where x is 0."""
-    return jnp.where(x > 0, 1 / x, 0)
-
-
-def _finite(top: Array) -> Array:
-    return jnp.where(jnp.isneginf(top), 0, top)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -350,9 +330,9 @@ def log_blocked(nodes, edges, linked, valid, *, plan: Plan, summed: bool):
     blocks = cut_row(nodes, edges, linked, valid, plan)
     transfers = map_groups(_transfer_log, blocks)
     transfers = transfers.reshape(plan.blocks, *transfers.shape[2:])
-    whole = blocks.valid[:, :, -1].reshape(-1)
+    is_full = blocks.valid[:, :, -1].reshape(-1)
     continues = jnp.roll(blocks.linked[:, :, 0].reshape(-1), -1)
-    before, after = _messages_before(transfers), _messages_after(transfers, whole & continues)
+    before, after = _messages_before(transfers), _messages_after(transfers, is_full & continues)
     grouped = [message.reshape(plan.groups, plan.columns, -1) for message in (before, after)]
     log_z, by_node, by_edge = map_groups(partial(_run_group, summed=summed), blocks, *grouped)
     places = by_node.reshape(-1, by_node.shape[-1])
@@ -379,7 +359,7 @@ def _transfer_log(group: Blocks) -> Float[Array, "c s s"]:
     def cross(block):
         run = lambda start: log_forward(*_with_message(block, start))  # noqa: E731
         log_alphas, increments = jax.vmap(run)(starts)
-        gains = (increments - _finite_log(increments.max(0))).sum(1)
+        gains = (increments - finite_top(increments, 0)).sum(1)
         ends = jnp.where(block.valid[-1], log_alphas[:, -1], 0)
         return gains[:, None] + ends
 
@@ -397,7 +377,7 @@ def _messages_before(transfers: Float[Array, "b s s"]) -> Float[Array, "b s"]:
 
     def step(log_alpha, transfer):
         raw = logsumexp(log_alpha[:, None] + transfer, 0)
-        return raw - _finite_log(logsumexp(raw, 0)), log_alpha
+        return raw - finite_top(logsumexp(raw, 0)), log_alpha
 
     return lax.scan(step, jnp.zeros_like(transfers[0, 0]), transfers)[1]
 
@@ -412,7 +392,7 @@ def _messages_after(
         transfer, cross = inputs
         own = jnp.where(cross, log_beta, 0)
         raw = logsumexp(transfer + own, 1)
-        return raw - _finite_log(raw.max()), own
+        return raw - finite_top(raw), own
 
     start = jnp.zeros_like(transfers[0, 0])
     return lax.scan(step, start, (transfers, crossed), reverse=True)[1]
@@ -431,10 +411,6 @@ def _run_group(group: Blocks, before: Array, after: Array, summed: bool):
     return log_z.sum(), by_node, by_edge.sum((0, 1)) if summed else by_edge
 
 
-def _finite_log(top: Array) -> Array:
-    return jnp.where(jnp.isneginf(top), 0, top)
-
-
 FURTHER_ROUNDS = 3
 """Of messages through whole blocks, where the first guess does not do."""
 
@@ -451,10 +427,10 @@ class BlockedLattice(NamedTuple):
 
 
 def blocked_forward_backward(
-    nodes: Float[Array, "n s"],
+    nodes: Nodes,
     edges: Edges,
-    linked: Bool[Array, " n-1"],
-    valid: Bool[Array, " n"],
+    linked: Linked,
+    valid: Valid,
     *,
     summed: bool,
     plan: Plan | None = None,
@@ -471,6 +447,9 @@ def blocked_forward_backward(
     n, s = nodes.shape
     plan = plan_blocks(n, s, nodes.dtype) if plan is None else plan
     how = {"plan": plan, "summed": summed}
+    # Three stages, each for what the one before it could not prove: a guess and one sweep; messages
+    # sent through whole blocks first; log space without guesses. Nested, so that the last stage is
+    # reached from the second and costs nothing where the first one does.
     fast = partial(_scaled_blocked, rounds=0, **how)
     farther = partial(_scaled_blocked, rounds=FURTHER_ROUNDS, **how)
     slow = partial(log_blocked, **how)
@@ -494,22 +473,25 @@ def _scaled_blocked(nodes, edges, linked, valid, *, plan: Plan, summed: bool, ro
 
     def handed_over(messages: _Messages) -> list[Array]:
         """What each block is told: by its left neighbour, and by its right."""
+        # Past a block that the sequence does not fill there is nothing to continue; 0 rather than
+        # what `roll` brings round from the other end.
         before = jnp.where(ends_inside, 0, jnp.roll(messages.alphas, 1, axis=1))
         after = jnp.roll(messages.betas, -1, axis=1)
         return [_in_groups(message, plan) for message in (before, after)]
 
     guess = map_groups(partial(_ask_neighbours, plan=plan), blocks)
-    told = _Messages(_in_line(guess.alphas), _in_line(guess.betas))
+    assumed = _Messages(_in_line(guess.alphas), _in_line(guess.betas))
     for _ in range(rounds):
-        passed = map_groups(_pass_on, blocks, *handed_over(told))
-        told = _Messages(*map(_in_line, passed))
-    found = map_groups(partial(sweep_group, summed=summed), blocks, *handed_over(told))
-    messages = _Messages(_in_line(found.alphas), _in_line(found.betas))
+        passed = map_groups(_pass_on, blocks, *handed_over(assumed))
+        assumed = _Messages(*map(_in_line, passed))
+    sweep = map_groups(partial(sweep_group, summed=summed), blocks, *handed_over(assumed))
+    messages = _Messages(_in_line(sweep.alphas), _in_line(sweep.betas))
 
+    # Where the next block begins another sequence, nothing of this one has to be forgotten.
     shrinks = _shrinking(_in_line(guess.transfers), messages.alphas) | ~jnp.roll(starts, -1)
-    ample = found.lowest.min() >= smallest_trusted(nodes.dtype)
-    result = found.log_z.sum(), found.nodes, found.edges.sum(0) if summed else found.edges
-    return result, _agree(told, messages, starts, is_full) & ample & shrinks.all()
+    ample = sweep.lowest.min() >= smallest_trusted(nodes.dtype)
+    result = sweep.log_z.sum(), sweep.nodes, sweep.edges.sum(0) if summed else sweep.edges
+    return result, _agree(assumed, messages, starts, is_full) & ample & shrinks.all()
 
 
 class _Messages(NamedTuple):
@@ -529,8 +511,8 @@ class _Guess(NamedTuple):
 
 def _ask_neighbours(group: Blocks, plan: Plan) -> _Guess:
     """Messages of each block from its last, and its first, few positions."""
-    last = factorise(part_of(group, plan.length - plan.warm_up, plan.length))
-    first = factorise(part_of(group, 0, plan.warm_up))
+    last = factorise(cut_positions(group, plan.length - plan.warm_up, plan.length))
+    first = factorise(cut_positions(group, 0, plan.warm_up))
     ones = jnp.ones_like(last.nodes[0])
     return _Guess(_go_ahead_all(last, ones), _go_back_all(first, ones), _transfer(last, plan.proof))
 
@@ -545,42 +527,36 @@ def _transfer(factors: Factors, count: int) -> Float[Array, "s s c"]:
     """The product of the last steps; what starts from one label is scaled to a maximum of 1."""
     _, s, columns = factors.nodes.shape
 
-    def step(transfer, inputs):
-        factor, link, edge = inputs
-        if edge is None:
-            arrived = go_ahead(factors.edges, transfer.reshape(s, s * columns))
+    def step(transfer, edge, factor, link):
+        if edge.ndim == 2:  # one matrix times all columns at once
+            arrived = go_ahead(edge, transfer.reshape(s, s * columns))
             arrived = arrived.reshape(s, s, columns)
         else:
             arrived = (edge[:, :, None] * transfer[:, None]).sum(0)
         raw = jnp.where(link, arrived, 1) * factor[:, None]
         return raw * inverse(raw.max(0)), None
 
-    edges = None if factors.edges.ndim == 2 else factors.edges[-count:]
+    edges = factors.edges if factors.edges.ndim == 2 else factors.edges[-count:]
     eye = jnp.eye(s, dtype=factors.nodes.dtype)[:, :, None]
     start = jnp.broadcast_to(eye, (s, s, columns))
-    return lax.scan(step, start, (factors.nodes[-count:], factors.linked[-count:], edges))[0]
+    return scan_edges(step, start, edges, factors.nodes[-count:], factors.linked[-count:])[0]
 
 
 def _go_ahead_all(factors: Factors, start: Float[Array, "s c"]) -> Float[Array, "s c"]:
-    def step(alpha, inputs):
-        factor, link, edge = inputs
-        edge = factors.edges if edge is None else edge
+    def step(alpha, edge, factor, link):
         raw = jnp.where(link, go_ahead(edge, alpha), 1) * factor
         return raw * inverse(raw.sum(0)), None
 
-    edges = None if factors.edges.ndim == 2 else factors.edges
-    return lax.scan(step, start, (factors.nodes, factors.linked, edges))[0]
+    return scan_edges(step, start, factors.edges, factors.nodes, factors.linked)[0]
 
 
 def _go_back_all(factors: Factors, start: Float[Array, "s c"]) -> Float[Array, "s c"]:
-    def step(beta, inputs):
-        factor, link, edge = inputs
-        edge = factors.edges if edge is None else edge
+    def step(beta, edge, factor, link):
         raw = jnp.where(link, go_back(edge, beta * factor), 1)
         return raw * inverse(raw.max(0)), None
 
-    edges = None if factors.edges.ndim == 2 else factors.edges
-    return lax.scan(step, start, (factors.nodes, factors.linked, edges), reverse=True)[0]
+    inputs = (factors.edges, factors.nodes, factors.linked)
+    return scan_edges(step, start, *inputs, reverse=True)[0]
 
 
 def _agree(
@@ -590,6 +566,7 @@ def _agree(
 
     The α at the end of a full block gives the marginals there, also where no link leaves it.
     """
+    # Looser than rounding, which adds up over a block.
     close = 4 * float(jnp.finfo(old.alphas.dtype).eps) ** 0.75
     differ = lambda a, b: jnp.abs(a - b) > close * jnp.minimum(a, b)  # noqa: E731
     from_left = differ(old.alphas, new.alphas) & is_full
@@ -609,13 +586,13 @@ def _shrinking(transfers: Float[Array, "s s b"], alphas: Float[Array, "s b"]) ->
     positive = transfers >= smallest_trusted(transfers.dtype)  # [to, from, block]
     alive = positive.any(0)
     reached = (alphas > 0)[:, None]
-    whole = ((positive == reached) | ~alive).all((0, 1))
+    same_support = ((positive == reached) | ~alive).all((0, 1))
     total = transfers.sum(1, keepdims=True)
     ratios = jnp.log(jnp.where(positive, transfers, 1) / jnp.where(reached, total, 1))
     highest = jnp.where(reached, ratios, -jnp.inf).max(0)
     lowest = jnp.where(reached, ratios, jnp.inf).min(0)
     diameter = 2 * jnp.where(alive, highest - lowest, 0).max(0)
-    return whole & (diameter <= LARGEST_DIAMETER)
+    return same_support & (diameter <= LARGEST_DIAMETER)
 
 
 def _in_line(grouped: Float[Array, "g *labels c"]) -> Float[Array, "*labels b"]:
@@ -630,10 +607,10 @@ def _in_groups(line: Float[Array, "s b"], plan: Plan) -> Float[Array, "g s c"]:
 # -------------------------------------------------------------------------------------------------
 # Entropy of one long chain and its gradient, block by block, in bounded memory.
 #
-# Of a chain's messages α and β, which take O(n s), the edge marginals of any position follow at once:
-# they are formed for a block of positions at a time, used, and forgotten. One pass from the left
-# gives H^α, one from the right H^β with all that is summed up (math in `mann_entropy_gradient`).
-# Messages are of log space: right for all scores.
+# Of a chain's messages α and β, which take O(n s), the edge marginals of any position follow at
+# once: they are formed for a block of positions at a time, used, and forgotten. One pass from the
+# left gives H^α, one from the right H^β with all that is summed up (math in
+# `mann_entropy_gradient`). Messages are of log space: right for all scores.
 
 
 LENGTH = 1024
@@ -660,10 +637,7 @@ class _Positions(NamedTuple):
 
 
 def blocked_entropy(
-    nodes: Float[Array, "n s"],
-    edges: Float[Array, "s s"],
-    linked: Bool[Array, " n-1"],
-    valid: Bool[Array, " n"],
+    nodes: Nodes, edges: Float[Array, "s s"], linked: Linked, valid: Valid
 ) -> EntropyTotals:
     """Sum of the entropies of a row's sequences, and its gradient.
 
@@ -708,8 +682,8 @@ def _cut(nodes: Array, edges: Array, linked: Array, valid: Array) -> _Positions:
     missing = -len(nodes) % length
 
     def fold(array: Array, fill: Any) -> Array:
-        rest = jnp.full((missing, *array.shape[1:]), fill, array.dtype)
-        return jnp.concatenate([array, rest]).reshape(-1, length, *array.shape[1:])
+        padding = jnp.full((missing, *array.shape[1:]), fill, array.dtype)
+        return jnp.concatenate([array, padding]).reshape(-1, length, *array.shape[1:])
 
     return _Positions(
         fold(alphas, -jnp.inf),
@@ -733,7 +707,7 @@ def _scan_entropies(
     conditional: Float[Array, "l s s"],
     axis: int,
 ) -> tuple[Float[Array, " s"], Float[Array, "l s"]]:
-    """H^α from the left (axis 0) or H^β from the right (axis 1), one position a step.
+    """H^α from the left (axis 0) or H^β from the right (axis 1), one position per step.
 
     Each is less its mean: a constant that the gradient's own centring cancels, and which would
     take more and more of the digits along a long chain.

@@ -11,7 +11,14 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-ACCEPTED_DTYPES = ("float32", "float64")
+# What a chain is made of, and a row of chains, for signatures.
+Nodes = Float[Array, "n s"]
+Pairs = Float[Array, "n-1 s s"]
+Edges = Float[Array, "s s"] | Pairs
+Linked = Bool[Array, " n-1"]
+Valid = Bool[Array, " n"]
+
+ACCEPTED_DTYPES = ("float32", "float64")  # half precision holds no normalised messages
 
 
 class Chain(eqx.Module):
@@ -68,6 +75,7 @@ class Chain(eqx.Module):
                 f"edges: expected shape [{s}, {s}] or [{n - 1}, {s}, {s}] "
                 f"to go with nodes of shape [{n}, {s}], got {list(edges.shape)}"
             )
+        # One dtype for all: JAX would otherwise promote anew in every operation of a recursion.
         dtype = jnp.promote_types(nodes.dtype, edges.dtype)
         self.nodes = nodes.astype(dtype)
         self.edges = edges.astype(dtype)
@@ -92,7 +100,7 @@ class Chain(eqx.Module):
     @property
     def linked(self) -> Bool[Array, " m"]:
         """Whether positions t and t + 1 are both real, so that ``edges[t]`` counts."""
-        return self.valid[1:]
+        return self.valid[1:]  # padding comes last: where t + 1 is real, so is t
 
     @property
     def last(self) -> Int[Array, ""]:
@@ -175,6 +183,7 @@ def as_index(name: str, value: ArrayLike) -> tuple[Int[Array, ""], int | None]:
             f"{name}: expected one integer, got dtype {array.dtype.name} of shape "
             f"{list(array.shape)}"
         )
+    # Values are looked at only where there are any: under `jit` or `vmap` they are tracers.
     return array, int(np.asarray(array)) if is_concrete(array) else None
 
 
@@ -183,7 +192,7 @@ def as_count(name: str, value: SupportsIndex, least: int) -> int:
     try:
         count = operator.index(value)
     except TypeError:
-        count = least - 1
+        count = least - 1  # refused below, in the same words
     if count < least or isinstance(value, bool):
         raise ValueError(f"{name}: expected an integer of at least {least}, got {value!r}")
     return count

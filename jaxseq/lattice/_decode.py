@@ -8,12 +8,12 @@ from typing import SupportsIndex
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+from jaxtyping import Array, Float, Int, Key, UInt32
 
-from jaxseq.lattice._chain import Chain, as_count
-from jaxseq.lattice._engines import ChainMethod, Edges, check_chain_method
+from jaxseq.lattice._chain import Chain, Edges, Linked, Nodes, Valid, as_count
+from jaxseq.lattice._engines import ChainMethod, chain_function, check_chain_method, scan_edges
 from jaxseq.lattice._marginals import chain_marginals, path_score
-from jaxseq.lattice._numerics import argmax
+from jaxseq.lattice._numerics import argmax, finite_top
 from jaxseq.lattice._parallel import follow, parallel_best_path
 from jaxseq.lattice._propagate import conditionals
 
@@ -58,42 +58,36 @@ def viterbi(
 @partial(jax.jit, static_argnums=1)
 def _viterbi(chain: Chain, parallel: bool) -> tuple[Array, Array]:
     search = parallel_best_path if parallel else best_path
+    # The path is found without derivatives; those are of its score, computed anew below.
     path = search(chain.nodes, chain.edges, chain.linked, chain.valid)
     path = jnp.where(chain.valid, path, NO_LABEL)
     score = path_score(chain, path)
     return jnp.where(score > -jnp.inf, path, NO_LABEL), score
 
 
-def best_path(
-    nodes: Float[Array, "n s"], edges: Edges, linked: Bool[Array, " n-1"], valid: Bool[Array, " n"]
-) -> Int[Array, " n"]:
+def best_path(nodes: Nodes, edges: Edges, linked: Linked, valid: Valid) -> Int[Array, " n"]:
     """Best labels; arbitrary where no path is legal."""
     nodes, edges = lax.stop_gradient((nodes, edges))
-    per_position = edges if edges.ndim == 3 else None
 
-    def advance(best, inputs):
-        node, edge, link = inputs
-        edge = edges if edge is None else edge
+    def advance(best, edge, node, link):
         return _shifted(jnp.where(link, (best[:, None] + edge).max(0), 0) + node), best
 
     first = _shifted(nodes[0])
-    last, bests = lax.scan(advance, first, (nodes[1:], per_position, linked))
+    last, bests = scan_edges(advance, first, edges, nodes[1:], linked)
 
-    def step_back(label, inputs):
-        best, edge, link = inputs
-        edge = edges if edge is None else edge
+    def step_back(label, edge, best, link):
+        # No back-pointers are kept: for s labels they would take as much memory as the scores.
         label = argmax(best + jnp.where(link, edge[:, label], 0))
         return label, label
 
     final = argmax(last)
-    _, path = lax.scan(step_back, final, (bests, per_position, linked), reverse=True)
+    _, path = scan_edges(step_back, final, edges, bests, linked, reverse=True)
     return jnp.where(valid, jnp.concatenate([path, final[None]]), NO_LABEL)
 
 
 def _shifted(best: Array) -> Array:
     # Only differences matter; without the shift, long chains would lose digits to large sums.
-    top = best.max()
-    return best - jnp.where(jnp.isneginf(top), 0, top)
+    return best - finite_top(best)
 
 
 def k_best(chain: Chain, k: SupportsIndex) -> tuple[Int[Array, "k n"], Float[Array, " k"]]:
@@ -128,27 +122,24 @@ def k_best(chain: Chain, k: SupportsIndex) -> tuple[Int[Array, "k n"], Float[Arr
 def _k_best(chain: Chain, k: int) -> tuple[Array, Array]:
     nodes, edges = lax.stop_gradient((chain.nodes, chain.edges))
     s = chain.num_labels
-    per_position = edges if edges.ndim == 3 else None
 
-    def advance(best, inputs):  # best [s, k]: k best scores of prefixes that end in each label
-        node, edge, link = inputs
-        edge = edges if edge is None else edge
+    def advance(best, edge, node, link):  # best [s, k]: of prefixes that end in each label
+        # Place i·k + r of the candidates is the r-th best prefix that ends in label i.
         candidates = best.reshape(s * k)[:, None] + jnp.repeat(edge, k, axis=0)
         kept, origin = lax.top_k(candidates.T, k)
-        kept = kept + node[:, None]
-        top = kept.max()
-        kept = kept - jnp.where(jnp.isneginf(top), 0, top)
+        kept = _shifted(kept + node[:, None])
         stay = jnp.arange(s * k, dtype=jnp.int32).reshape(s, k)
         return jnp.where(link, kept, best), jnp.where(link, origin, stay)
 
     first = jnp.full((s, k), -jnp.inf, nodes.dtype).at[:, 0].set(nodes[0])
+    # A chain without a position has one labelling, the empty one, of score 0.
     empty = jnp.full((s, k), -jnp.inf, nodes.dtype).at[0, 0].set(0)
     start = jnp.where(chain.valid[0], first, empty)
-    best, origins = lax.scan(advance, start, (nodes[1:], per_position, chain.linked))
+    best, origins = scan_edges(advance, start, edges, nodes[1:], chain.linked)
     ends, where = lax.top_k(best.reshape(s * k), k)
 
-    def step_back(here, origin):
-        before = origin.reshape(s * k)[here]
+    def step_back(places, origin):
+        before = origin.reshape(s * k)[places]
         return before, before
 
     _, visited = lax.scan(step_back, where, origins, reverse=True)
@@ -159,11 +150,12 @@ def _k_best(chain: Chain, k: int) -> tuple[Array, Array]:
     scores = jnp.where(ends > -jnp.inf, scores, -jnp.inf)
     # Recomputed scores may differ in the last bit from the ones that ranked the paths.
     order = jnp.argsort(-scores, stable=True)
-    found = (ends > -jnp.inf).sum()
-    repeated = order[jnp.minimum(jnp.arange(k), jnp.maximum(found - 1, 0))]
-    return jnp.where(found > 0, paths[repeated], NO_LABEL), scores[order]
+    legal = (ends > -jnp.inf).sum()
+    repeated = order[jnp.minimum(jnp.arange(k), jnp.maximum(legal - 1, 0))]
+    return jnp.where(legal > 0, paths[repeated], NO_LABEL), scores[order]
 
 
+@chain_function
 def max_marginal(chain: Chain, *, method: ChainMethod = "auto") -> Int[Array, " n"]:
     r"""The most probable label at each position, :math:`\arg\max_i p(y_t = i)`.
 
@@ -185,12 +177,6 @@ def max_marginal(chain: Chain, *, method: ChainMethod = "auto") -> Int[Array, " 
         >>> jaxseq.max_marginal(chain).tolist()
         [1, 0]
     """
-    check_chain_method(method)
-    return _max_marginal(chain, method)
-
-
-@partial(jax.jit, static_argnums=1)
-def _max_marginal(chain: Chain, method: ChainMethod) -> Array:
     nodes, _ = chain_marginals(chain, method)
     return jnp.where((nodes > 0).any(1), argmax(nodes), NO_LABEL)
 
@@ -223,7 +209,7 @@ def sample(
     Returns:
         labels [num, n]; −1 on padding, and throughout when no path is legal.
 
-    Cost: O(n s²) once, O(n s) a sample; ``"parallel"`` in O(log n) steps, O(n s³) once, O(n s²) a
+    Cost: O(n s²) once, O(n s) per sample; ``"parallel"`` in O(log n) steps, O(n s³) once, O(n s²) a
     sample.
 
     Example:
@@ -245,11 +231,13 @@ def _sample(chain: Chain, key: Array, num: int, method: ChainMethod) -> Array:
     positions = jnp.arange(chain.num_positions)
 
     def noise(position, sample_key):
+        # By position, not by splitting: padding and further samples change none of the others.
         position_key = jax.random.fold_in(sample_key, position)
         return jax.random.gumbel(position_key, (chain.num_labels,), chain.nodes.dtype)
 
     def draw(index):
         gumbel = jax.vmap(noise, (0, None))(positions, jax.random.fold_in(key, index))
+        # Gumbel noise: argmax(log p + noise) is a draw from p.
         return walk(argmax(log_first + gumbel[0]), log_next, gumbel[1:])
 
     paths = jax.vmap(draw)(jnp.arange(num))
@@ -266,8 +254,8 @@ def _walk(
         label = argmax(log_row[label] + perturbation)
         return label, label
 
-    _, rest = lax.scan(step, first, (log_next, noise))
-    return jnp.concatenate([first[None], rest])
+    _, labels = lax.scan(step, first, (log_next, noise))
+    return jnp.concatenate([first[None], labels])
 
 
 def _walk_in_parallel(

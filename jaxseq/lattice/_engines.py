@@ -7,19 +7,20 @@ long sequence.
 
 Two engines give the same `Lattice`:
 
-*scaled* (Rabiner 1989): one vector–matrix product and s exponentials a step. Messages are
+*scaled* (Rabiner 1989): one vector–matrix product and s exponentials per step. Messages are
 normalised at every step, so length is no problem, but scores that spread too far *within* a step
 underflow. The engine therefore certifies itself: it returns, besides the lattice, whether every
 message entry that ought to be positive came out above a threshold so far above the smallest
 number that nothing lost to underflow could matter (see `smallest_trusted`).
 
-*log*: s² exponentials a step, right for any dynamic range.
+*log*: s² exponentials per step, right for any dynamic range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from functools import wraps
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,10 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float
 
-from jaxseq.lattice._numerics import einsum, logsumexp, matmul, normalise
+from jaxseq.lattice._chain import Edges, Linked, Nodes, Valid
+from jaxseq.lattice._numerics import einsum, finite_top, inverse, logsumexp, matmul, normalise
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # -------------------------------------------------------------------------------------------------
 # Run a fast algorithm that certifies itself, and a slower one only where it could not.
@@ -54,6 +58,7 @@ def rescue(
     @custom_vmap
     def run(*args):
         result, certified = fast(*args)
+        # Both are traced, one is run. `custom_vmap` below keeps JAX from making a `select` of this.
         return lax.cond(certified.all(), lambda: result, lambda: slow(*args))
 
     @run.def_vmap
@@ -77,8 +82,6 @@ ChainMethod = Literal["auto", "scaled", "log", "parallel", "blocked"]
 `_blocked`), which do not take rows of several sequences."""
 
 CHAIN_METHODS: tuple[ChainMethod, ...] = (*METHODS, "parallel", "blocked")
-
-Edges = Float[Array, "s s"] | Float[Array, "n-1 s s"]
 
 
 class Lattice(NamedTuple):
@@ -116,12 +119,49 @@ def check_chain_method(method: str) -> None:
     check_method(method, CHAIN_METHODS)
 
 
+def chain_function(function: F) -> F:
+    """Compile a public function of chains, one program per method.
+
+    The method is checked before JAX traces, where an unknown one would be an error of some branch
+    deep inside.
+    """
+    compiled = jax.jit(function, static_argnames="method")
+
+    @wraps(function)
+    def run(*args: Any, **options: Any) -> Any:
+        # Filled in here: JAX compiles anew for an option that is named and for one that is not.
+        method = options.setdefault("method", "auto")
+        check_chain_method(method)
+        return compiled(*args, **options)
+
+    return cast(F, run)
+
+
+def scan_edges(
+    step: Callable[..., tuple[Any, Any]], start: Any, edges: Array, *inputs: Any,
+    reverse: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
+    """`lax.scan` with the edges of each step.
+
+    Args:
+        step: (carry, edge, *input) ↦ (carry, output).
+        start: the first carry.
+        edges: one matrix that serves all steps, or one per step along the first axis.
+        inputs: what else a step takes, along the first axis.
+        reverse: whether to go backwards.
+    """
+    shared = edges.ndim == 2
+
+    def run(carry, scanned):
+        edge, *slices = scanned
+        # A shared matrix is closed over: scanned, it would be copied for every step.
+        return step(carry, edges if shared else edge, *slices)
+
+    return lax.scan(run, start, (None if shared else edges, *inputs), reverse=reverse)
+
+
 def run_forward_backward(
-    nodes: Float[Array, "n s"],
-    edges: Edges,
-    linked: Bool[Array, " n-1"],
-    valid: Bool[Array, " n"],
-    method: Method,
+    nodes: Nodes, edges: Edges, linked: Linked, valid: Valid, method: Method
 ) -> Lattice:
     """The lattice by the chosen engine. Cost O(n s²) time, O(n s²) memory."""
     if method == "log":
@@ -132,11 +172,7 @@ def run_forward_backward(
 
 
 def run_forward(
-    nodes: Float[Array, "n s"],
-    edges: Edges,
-    linked: Bool[Array, " n-1"],
-    valid: Bool[Array, " n"],
-    method: Method,
+    nodes: Nodes, edges: Edges, linked: Linked, valid: Valid, method: Method
 ) -> Float[Array, " n"]:
     """The increments of log Z alone, by the forward half. Cost O(n s²) time, O(n s) memory."""
     if method == "log":
@@ -159,57 +195,40 @@ class _ScaledScores(NamedTuple):
     edge_top: Float[Array, "..."]
 
 
-def _finite_top(scores: Array, axis: int | tuple[int, ...]) -> Array:
-    top = jnp.max(scores, axis=axis)
-    return jnp.where(jnp.isneginf(top), 0, top)
-
-
 def _scale(nodes: Array, edges: Array, linked: Array, valid: Array) -> _ScaledScores:
     nodes = jnp.where(valid[:, None], nodes, -jnp.inf)
     if edges.ndim == 3:  # padding may hold anything, and a factor of 0 does not undo a NaN
         edges = jnp.where(linked[:, None, None], edges, 0)
-    node_top = _finite_top(nodes, 1)
-    edge_top = _finite_top(edges, (-2, -1))
+    node_top = finite_top(nodes, 1)
+    edge_top = finite_top(edges, (-2, -1))
     return _ScaledScores(
         jnp.exp(nodes - node_top[:, None]), node_top, jnp.exp(edges - edge_top[..., None, None]),
         edge_top,
     )  # fmt: skip
 
 
-def _per_step(edges: Array) -> Array | None:
-    """Edges as the scanned-over input of each step, or None when one matrix serves all."""
-    return edges if edges.ndim == 3 else None
-
-
-def _arriving(edges: Array, linked: Array) -> tuple[Array | None, Array]:
-    """The edges into each position and whether they count.
-
-    Position 0 is a step from nowhere: its link is cut, so the edges given to it do not matter.
-    """
+def _arriving(edges: Array, linked: Array) -> tuple[Array, Array]:
+    """The edges into each position and whether they count."""
+    # Position 0 is a step from nowhere: its link is cut, so the edges given to it do not matter.
     links = jnp.concatenate([jnp.zeros(1, bool), linked])
     if edges.ndim == 2:
-        return None, links
+        return edges, links
     return jnp.concatenate([jnp.zeros((1, *edges.shape[1:]), edges.dtype), edges]), links
-
-
-def _inverse(x: Array) -> Array:
-    return jnp.where(x > 0, 1 / x, 0)
 
 
 def _scaled_forward(scores: _ScaledScores, linked: Array, valid: Array):
     """Filtered label distributions α_t and the sum c_t that each was divided by."""
 
-    def step(alpha, inputs):
-        factor, edge, link = inputs
-        edge = scores.edges if edge is None else edge
+    def step(alpha, edge, factor, link):
+        # Without a link the sequence starts here, and takes nothing from the one before it.
         raw = jnp.where(link, matmul(alpha, edge), 1) * factor
         total = raw.sum()
-        alpha = raw * _inverse(total)
+        alpha = raw * inverse(total)
         return alpha, (alpha, total)
 
     edges, links = _arriving(scores.edges, linked)
     start = jnp.zeros_like(scores.nodes[0])
-    _, (alphas, totals) = lax.scan(step, start, (scores.nodes, edges, links))
+    _, (alphas, totals) = scan_edges(step, start, edges, scores.nodes, links)
     edge_top = jnp.broadcast_to(scores.edge_top, linked.shape)
     edge_part = jnp.concatenate([jnp.zeros(1, edge_top.dtype), jnp.where(linked, edge_top, 0)])
     increments = jnp.where(valid, jnp.log(totals) + scores.node_top + edge_part, 0)
@@ -219,17 +238,14 @@ def _scaled_forward(scores: _ScaledScores, linked: Array, valid: Array):
 def _scaled_backward(scores: _ScaledScores, linked: Array):
     """Backward messages β_t scaled to a maximum of 1, and the maximum each was divided by."""
 
-    def step(beta, inputs):
-        factor, edge, link = inputs
-        edge = scores.edges if edge is None else edge
+    def step(beta, edge, factor, link):
         raw = jnp.where(link, matmul(edge, factor * beta), 1)
         top = raw.max()
-        beta = raw * _inverse(top)
+        beta = raw * inverse(top)
         return beta, (beta, top)
 
     last = jnp.ones_like(scores.nodes[0])
-    scanned = (scores.nodes[1:], _per_step(scores.edges), linked)
-    _, (betas, tops) = lax.scan(step, last, scanned, reverse=True)
+    _, (betas, tops) = scan_edges(step, last, scores.edges, scores.nodes[1:], linked, reverse=True)
     return jnp.concatenate([betas, last[None]]), tops
 
 
@@ -254,6 +270,7 @@ def _forward_certified(nodes, edges, linked, valid, alphas, totals) -> Bool[Arra
     """Whether no legal forward message entry came near underflow."""
     t = "t" if edges.ndim == 3 else ""
     reached = _reachable(alphas[:-1] > 0, edges, f"ti,{t}ij->tj")
+    # Where a sequence starts, every label that is legal at all must have a message.
     reached = jnp.concatenate([jnp.ones_like(reached[:1]), reached | ~linked[:, None]])
     ought = reached & (nodes > -jnp.inf) & valid[:, None]
     return ~(ought & (alphas * totals[:, None] < smallest_trusted(nodes.dtype))).any()
@@ -281,11 +298,11 @@ def scaled_forward_backward(nodes, edges, linked, valid) -> tuple[Lattice, Bool[
     # Products are scaled before they are complete: an unlikely label must not underflow on the
     # way to a marginal that the dtype can hold.
     node_totals = (alphas * betas).sum(1)
-    node_marginals = alphas * _inverse(node_totals)[:, None] * betas
+    node_marginals = alphas * inverse(node_totals)[:, None] * betas
     # Σ_i α_t(i) (E β'_{t+1})(i) is the same sum, times what the backward message was divided by.
     edge_totals = jnp.where(linked, node_totals[:-1] * tops, 0)
     after = scores.nodes[1:] * betas[1:]
-    shares = alphas[:-1] * _inverse(edge_totals)[:, None]
+    shares = alphas[:-1] * inverse(edge_totals)[:, None]
     pairs = shares[:, :, None] * scores.edges * after[:, None, :]
     lattice = Lattice(increments, node_marginals, pairs)
     # Each message may be fine and their product not: where the labels that one favours are dead
@@ -303,32 +320,29 @@ def scaled_forward_backward(nodes, edges, linked, valid) -> tuple[Lattice, Bool[
 def log_forward(nodes, edges, linked, valid) -> tuple[Array, Float[Array, " n"]]:
     """Log of the filtered label distributions, and the increments of log Z."""
 
-    def step(log_alpha, inputs):
-        node, edge, link, real = inputs
-        edge = edges if edge is None else edge
-        arriving = jnp.where(link, logsumexp(log_alpha[:, None] + edge, 0), 0)
-        raw = jnp.where(real, arriving + node, -jnp.inf)
+    def step(log_alpha, edge, node, link, real):
+        mass = jnp.where(link, logsumexp(log_alpha[:, None] + edge, 0), 0)
+        raw = jnp.where(real, mass + node, -jnp.inf)
         increment = logsumexp(raw, 0)
+        # Normalised at every step, as in scaled space: sums along a long chain would lose digits.
         log_alpha = raw - jnp.where(jnp.isneginf(increment), 0, increment)
         return log_alpha, (log_alpha, jnp.where(real, increment, 0))
 
-    scanned, links = _arriving(edges, linked)
-    return lax.scan(step, jnp.zeros_like(nodes[0]), (nodes, scanned, links, valid))[1]
+    arriving, links = _arriving(edges, linked)
+    return scan_edges(step, jnp.zeros_like(nodes[0]), arriving, nodes, links, valid)[1]
 
 
 def log_backward(nodes, edges, linked) -> Float[Array, "n s"]:
     """Log backward messages, each scaled to a maximum of 0."""
 
-    def step(log_beta, inputs):
-        node, edge, link = inputs
-        edge = edges if edge is None else edge
+    def step(log_beta, edge, node, link):
         raw = jnp.where(link, logsumexp(edge + node + log_beta, 1), 0)
-        log_beta = raw - _finite_top(raw, 0)
+        log_beta = raw - finite_top(raw, 0)
         return log_beta, log_beta
 
     last = jnp.zeros_like(nodes[0])
-    scanned = (nodes[1:], _per_step(edges), linked)
-    return jnp.concatenate([lax.scan(step, last, scanned, reverse=True)[1], last[None]])
+    _, log_betas = scan_edges(step, last, edges, nodes[1:], linked, reverse=True)
+    return jnp.concatenate([log_betas, last[None]])
 
 
 def log_forward_backward(nodes, edges, linked, valid) -> Lattice:

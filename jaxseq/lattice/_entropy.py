@@ -6,24 +6,33 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, ArrayLike, Float
 
 from jaxseq.lattice._blocked import EntropyTotals, blocked_entropy
-from jaxseq.lattice._chain import Chain, ChainVector, as_index, check_path, is_concrete
-from jaxseq.lattice._engines import ChainMethod, Edges, check_chain_method
+from jaxseq.lattice._chain import (
+    Chain,
+    ChainVector,
+    Edges,
+    Linked,
+    Nodes,
+    Pairs,
+    Valid,
+    as_index,
+    check_path,
+    is_concrete,
+)
+from jaxseq.lattice._engines import ChainMethod, chain_function, check_chain_method
 from jaxseq.lattice._marginals import chain_marginals, like_edges, row_log_partition, row_marginals
 from jaxseq.lattice._numerics import safe_log
 from jaxseq.lattice._propagate import conditionals, lattice_functions, weigh_centred
 
 
 def lattices_from_marginals(
-    node_marginals: Float[Array, "n s"],
-    edge_marginals: Float[Array, "n-1 s s"],
-    *,
-    parallel: bool = False,
-) -> tuple[Float[Array, "n s"], Float[Array, "n s"]]:
-    """Hα and Hβ (math in `entropy_lattices`), one position a step or in O(log n) steps."""
+    node_marginals: Nodes, edge_marginals: Pairs, *, parallel: bool = False
+) -> tuple[Nodes, Nodes]:
+    """Hα and Hβ (math in `entropy_lattices`), one position per step or in O(log n) steps."""
     backward, forward = conditionals(edge_marginals)
+    # An additive functional like any other: nothing at nodes, the surprise of each step at edges.
     nothing = jnp.zeros_like(node_marginals)
     to_left, to_right = lattice_functions(parallel)
     return (
@@ -33,13 +42,12 @@ def lattices_from_marginals(
 
 
 def gradient_from_marginals(
-    node_marginals: Float[Array, "n s"],
-    edge_marginals: Float[Array, "n-1 s s"],
-    *,
-    parallel: bool = False,
-) -> tuple[Float[Array, "n s"], Float[Array, "n-1 s s"]]:
+    node_marginals: Nodes, edge_marginals: Pairs, *, parallel: bool = False
+) -> tuple[Nodes, Pairs]:
     """∂H/∂nodes and ∂H/∂edges (math in `mann_entropy_gradient`)."""
     left, right = lattices_from_marginals(node_marginals, edge_marginals, parallel=parallel)
+    # Surprise of the whole labelling, on average, given the label or the pair: as the labelling is
+    # a Markov chain, that of the part itself and of what lies on either side.
     node_surprise = -safe_log(node_marginals) + left + right
     edge_surprise = -safe_log(edge_marginals) + left[:-1, :, None] + right[1:, None, :]
     return (
@@ -61,10 +69,7 @@ def label_entropies(node_marginals: Float[Array, "n s"]) -> Float[Array, " n"]:
 
 @jax.custom_jvp
 def row_entropy_totals(
-    nodes: Float[Array, "n s"],
-    edges: Float[Array, "s s"],
-    linked: Bool[Array, " n-1"],
-    valid: Bool[Array, " n"],
+    nodes: Nodes, edges: Float[Array, "s s"], linked: Linked, valid: Valid
 ) -> EntropyTotals:
     """The entropy and its gradient, in blocks: nothing of size n s² is ever formed."""
     return blocked_entropy(nodes, edges, linked, valid)
@@ -74,29 +79,27 @@ def row_entropy_totals(
 def _(primals, tangents):
     nodes, edges, *row = primals
     node_tangent, edge_tangent, *_ = tangents
-    found = row_entropy_totals(*primals)
-    slope = jnp.sum(found.nodes * node_tangent) + jnp.sum(found.edges * edge_tangent)
+    totals = row_entropy_totals(*primals)
+    slope = jnp.sum(totals.nodes * node_tangent) + jnp.sum(totals.edges * edge_tangent)
 
     def gradient(nodes, edges):
         by_node, by_edge = gradient_from_marginals(*row_marginals(nodes, edges, *row, "blocked"))
         return by_node, by_edge.sum(0)
 
+    # Second derivatives by the marginals in full, [n, s, s]: rarely wanted, and linear in memory.
     _, change = jax.jvp(gradient, (nodes, edges), (node_tangent, edge_tangent))
-    return found, EntropyTotals(slope, *change)
+    return totals, EntropyTotals(slope, *change)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(4,))
 def row_entropy(
-    nodes: Float[Array, "n s"],
-    edges: Edges,
-    linked: Bool[Array, " n-1"],
-    valid: Bool[Array, " n"],
-    method: ChainMethod,
+    nodes: Nodes, edges: Edges, linked: Linked, valid: Valid, method: ChainMethod
 ) -> Float[Array, ""]:
     """Sum of the entropies of a row's sequences: H(Y_0) + Σ_t H(Y_{t+1} | Y_t) for each."""
     if method == "blocked" and edges.ndim == 2:
         return row_entropy_totals(nodes, edges, linked, valid).entropy
     node_marginals, edge_marginals = row_marginals(nodes, edges, linked, valid, method)
+    # A row may hold several sequences; each begins with an entropy of its own.
     starts = jnp.concatenate([jnp.ones(1, bool), ~linked])
     first = jnp.where(starts, label_entropies(node_marginals), 0)
     return first.sum() + step_entropies(edge_marginals).sum()
@@ -115,6 +118,7 @@ def _(method, primals, tangents):
     return value, jnp.sum(by_node * node_tangent) + jnp.sum(by_edge * edge_tangent)
 
 
+@chain_function
 def entropy(chain: Chain, *, method: ChainMethod = "auto") -> Float[Array, ""]:
     r"""Entropy of the distribution over whole labellings, :math:`H = -\sum_y p(y) \log p(y)`.
 
@@ -140,18 +144,11 @@ def entropy(chain: Chain, *, method: ChainMethod = "auto") -> Float[Array, ""]:
     References:
         Mann & McCallum 2007. Certified by ``jaxseq verify``: enumeration, log Z − E[score].
     """
-    check_chain_method(method)
-    return _entropy(chain, method)
-
-
-@partial(jax.jit, static_argnums=1)
-def _entropy(chain: Chain, method: ChainMethod) -> Array:
     return row_entropy(chain.nodes, chain.edges, chain.linked, chain.valid, method)
 
 
-def entropy_lattices(
-    chain: Chain, *, method: ChainMethod = "auto"
-) -> tuple[Float[Array, "n s"], Float[Array, "n s"]]:
+@chain_function
+def entropy_lattices(chain: Chain, *, method: ChainMethod = "auto") -> tuple[Nodes, Nodes]:
     r"""Entropy of everything to the left, and to the right, of a position given its label.
 
     .. math::
@@ -186,16 +183,11 @@ def entropy_lattices(
         Mann & McCallum 2007, the H^α and H^β recursions (the paper's base case
         p log p belongs to another definition; with conditional entropies it is 0).
     """
-    check_chain_method(method)
-    return _entropy_lattices(chain, method)
-
-
-@partial(jax.jit, static_argnums=1)
-def _entropy_lattices(chain: Chain, method: ChainMethod) -> tuple[Array, Array]:
     parallel = method == "parallel"
     return lattices_from_marginals(*chain_marginals(chain, method), parallel=parallel)
 
 
+@chain_function
 def mann_entropy_gradient(chain: Chain, *, method: ChainMethod = "auto") -> ChainVector:
     r"""Gradient of the entropy with respect to every score, in closed form.
 
@@ -228,12 +220,6 @@ def mann_entropy_gradient(chain: Chain, *, method: ChainMethod = "auto") -> Chai
         Mann & McCallum 2007. Certified by ``jaxseq verify``: enumeration, Jiao's covariance,
         −jvp(grad log Z), autodiff of the log-space entropy, central differences.
     """
-    check_chain_method(method)
-    return _mann_entropy_gradient(chain, method)
-
-
-@partial(jax.jit, static_argnums=1)
-def _mann_entropy_gradient(chain: Chain, method: ChainMethod) -> ChainVector:
     by_node, by_edge = gradient_from_marginals(
         *chain_marginals(chain, method), parallel=method == "parallel"
     )
@@ -250,8 +236,9 @@ def span_entropy(
 
     Args:
         chain: the scores.
-        start, stop: 0 ≤ start ≤ stop ≤ n, integers, may be traced. Positions past the chain's
-            length do not count; an empty span has entropy 0.
+        start: first position, an integer, may be traced.
+        stop: one past the last position, likewise; 0 ≤ start ≤ stop ≤ n. Positions past the
+            chain's length do not count; an empty span has entropy 0.
         method: as in `log_partition`.
 
     Cost: O(n s²). Under `jax.vmap` over spans of one chain the lattice is computed once, so all
@@ -265,6 +252,7 @@ def span_entropy(
     """
     check_chain_method(method)
     n = chain.num_positions
+    # The values of traced bounds are unknown (None), and are not checked.
     (start, low), (stop, high) = as_index("start", start), as_index("stop", stop)
     if not 0 <= (low or 0) <= (n if high is None else high) <= n:
         raise ValueError(
@@ -278,7 +266,7 @@ def _span_entropy(chain: Chain, start: Array, stop: Array, method: ChainMethod) 
     node_marginals, edge_marginals = chain_marginals(chain, method)
     position = jnp.arange(chain.num_positions)
     first = jnp.where((position == start) & (position < stop), label_entropies(node_marginals), 0)
-    inside = (position[:-1] >= start) & (position[1:] < stop)
+    inside = (position[:-1] >= start) & (position[1:] < stop)  # both ends of the step
     return first.sum() + jnp.where(inside, step_entropies(edge_marginals), 0).sum()
 
 
@@ -287,8 +275,8 @@ def rest_entropy(
 ) -> Float[Array, ""]:
     r"""Entropy of all other positions, given ``labels`` at start, start + 1, …
 
-    Subsequence-constrained entropy, :math:`H^\alpha_a(y_a) + H^\beta_b(y_b)`. 0 when the given
-    labels are impossible.
+    Subsequence-constrained entropy, :math:`H^\alpha_a(y_a) + H^\beta_b(y_b)`. 0 when these labels
+    are impossible.
 
     Args:
         chain: the scores.
@@ -312,7 +300,7 @@ def rest_entropy(
     labels = jnp.asarray(labels)
     if labels.ndim != 1 or labels.shape[0] == 0:
         raise ValueError(f"labels: expected shape [w] with w ≥ 1, got {list(labels.shape)}")
-    labels = check_path("labels", labels, labels.shape)
+    labels = check_path("labels", labels, labels.shape)  # of any length, but integers
     (start, low), n, width = as_index("start", start), chain.num_positions, labels.shape[0]
     if width > n:
         raise ValueError(f"labels: expected at most {n} (the positions of the chain), got {width}")
@@ -332,14 +320,17 @@ def _rest_entropy(chain: Chain, start: Array, labels: Array, method: ChainMethod
     in_range = (labels >= 0) & (labels < chain.num_labels)
     safe = jnp.where(in_range, labels, 0)
 
+    # Of impossible labels there is no distribution to speak of; 0, and a gradient of 0.
     possible = in_range & (node_marginals[positions, safe] > 0)
     if labels.shape[0] > 1:
         pairs = edge_marginals[positions[:-1], safe[:-1], safe[1:]] > 0
         possible &= jnp.concatenate([jnp.ones(1, bool), pairs])
-    last = jnp.maximum(real.sum() - 1, 0)
+    last = jnp.maximum(real.sum() - 1, 0)  # of the labels that are not on padding
+    # Between neighbouring known labels nothing is left to be uncertain of.
     total = left[positions[0], safe[0]] + right[positions[last], safe[last]]
-    whole = label_entropies(node_marginals)[0] + step_entropies(edge_marginals).sum()
-    return jnp.where(real[0], jnp.where((possible | ~real).all(), total, 0), whole)
+    # Where all the given labels are on padding, nothing is given.
+    free = label_entropies(node_marginals)[0] + step_entropies(edge_marginals).sum()
+    return jnp.where(real[0], jnp.where((possible | ~real).all(), total, 0), free)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -353,7 +344,8 @@ def cross_entropy(p: Chain, q: Chain, *, method: ChainMethod = "auto") -> Float[
     0, when q forbids what p allows; 0 when p has no legal path.
 
     Args:
-        p, q: chains of equal shape and length (edges may be shared in one and not in the other).
+        p: the chain that labellings are drawn from.
+        q: a chain of equal shape and length (edges may be shared in one and not in the other).
         method: as in `log_partition`.
 
     Cost: O(n s²).
@@ -377,7 +369,8 @@ def kl_divergence(p: Chain, q: Chain, *, method: ChainMethod = "auto") -> Float[
     either side of 0, of some units in the last place of log Z.
 
     Args:
-        p, q: chains of equal shape and length.
+        p: the chain that labellings are drawn from.
+        q: a chain of equal shape and length.
         method: as in `log_partition`.
 
     Cost: O(n s²).

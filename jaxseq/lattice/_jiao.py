@@ -21,10 +21,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
 
-from jaxseq.lattice._chain import Chain, ChainVector
-from jaxseq.lattice._engines import Edges, log_backward, log_forward
+from jaxseq.lattice._chain import Chain, ChainVector, Edges, Linked, Nodes, Valid
+from jaxseq.lattice._engines import log_backward, log_forward
 from jaxseq.lattice._entropy import gradient_from_marginals
 from jaxseq.lattice._marginals import row_marginals
 from jaxseq.lattice._numerics import matmul, normalise
@@ -57,19 +56,11 @@ def jiao_entropy_gradient(chain: Chain) -> ChainVector:
         Jiao et al. 2006, section 3. Certified by ``jaxseq verify``: enumeration, jax.grad,
         `mann_entropy_gradient`, central differences.
     """
-    return _jiao_entropy_gradient(chain)
-
-
-@jax.jit
-def _jiao_entropy_gradient(chain: Chain) -> ChainVector:
-    gradient = row_gradient(chain.nodes, chain.edges, chain.linked, chain.valid)
-    return ChainVector(*gradient)
+    return ChainVector(*_compiled_gradient(chain.nodes, chain.edges, chain.linked, chain.valid))
 
 
 @jax.custom_jvp
-def row_gradient(
-    nodes: Float[Array, "n s"], edges: Edges, linked: Bool[Array, " n-1"], valid: Bool[Array, " n"]
-) -> tuple[Float[Array, "n s"], Edges]:
+def row_gradient(nodes: Nodes, edges: Edges, linked: Linked, valid: Valid) -> tuple[Nodes, Edges]:
     log_alphas, _ = log_forward(nodes, edges, linked, valid)
     log_betas = log_backward(nodes, edges, linked)
     node_marginals = normalise(log_alphas + log_betas, 1)
@@ -153,3 +144,6 @@ def _(primals, tangents):
 
     change = jax.jvp(closed_form, (nodes, edges), tangents[:2])[1]
     return row_gradient(*primals), change
+
+
+_compiled_gradient = jax.jit(row_gradient)

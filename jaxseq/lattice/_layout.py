@@ -1,4 +1,4 @@
-"""Many sequences in one array: padded (one a row) or packed (several a row)."""
+"""Many sequences in one array: padded (one per row) or packed (several per row)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaxseq.lattice._chain import as_count, as_scores, is_concrete
 
 
 class PaddedBatch(eqx.Module):
-    """Sequences of one model, one a row, padded to a common width.
+    """Sequences of one model, one per row, padded to a common width.
 
     Args:
         nodes: scores [b, n, s], float32 or float64.
@@ -131,7 +131,7 @@ def _check_integers(name: str, values: ArrayLike | Sequence, shape: tuple[int, .
 
 def _check_range(name: str, values: Array, low: int, high: int) -> None:
     if not is_concrete(values) or values.size == 0:
-        return
+        return  # while JAX traces, values cannot be looked at
     known = np.asarray(values)
     wrong = np.argwhere((known < low) | (known > high))
     if len(wrong):
@@ -144,6 +144,8 @@ def _check_contiguous(segments: Array) -> None:
     if not is_concrete(segments):
         return
     known = np.asarray(segments)
+    # A sequence starts wherever a slot's number differs from that of the slot before it in its row;
+    # one that starts twice is in several pieces.
     before = np.pad(known, ((0, 0), (1, 0)), constant_values=-1)[:, :-1]
     rows, slots = np.nonzero((known >= 0) & (known != before))
     starts = known[rows, slots]
@@ -161,7 +163,7 @@ def pack(nodes: Sequence[ArrayLike], edges: ArrayLike, *, width: int | None = No
     """Pack sequences of different lengths into rows.
 
     Args:
-        nodes: one array [n_q, s] a sequence; n_q may be 0.
+        nodes: one array [n_q, s] per sequence; n_q may be 0.
         edges: scores [s, s].
         width: slots in a row; by default 128, or the longest sequence if that is longer.
 
@@ -216,12 +218,13 @@ def pack_lengths(
     if width < max(longest, 1):
         raise ValueError(f"width: expected at least {max(longest, 1)} (the longest), got {width}")
     rows, offsets = [0] * len(lengths), [0] * len(lengths)
-    with_room: list[list[int]] = [[] for _ in range(width + 1)]
+    with_room: list[list[int]] = [[] for _ in range(width + 1)]  # rows, by the slots still free
     num_rows = 0
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
         length = lengths[index]
         if length == 0:
-            continue
+            continue  # takes no slot, and says so by having none with its number
+        # The fullest row that still has room: what is left of it is of least use to others.
         room = next((room for room in range(length, width + 1) if with_room[room]), None)
         if room is None:
             row, room = num_rows, width
@@ -234,7 +237,7 @@ def pack_lengths(
 
 
 def unpack(batch: Batch, values: ArrayLike) -> list[np.ndarray]:
-    """Per-slot values [rows, slots, …] as one array a sequence, padding dropped.
+    """Per-slot values [rows, slots, …] as one array per sequence, padding dropped.
 
     Example:
         >>> import numpy as np, jaxseq
@@ -250,6 +253,6 @@ def unpack(batch: Batch, values: ArrayLike) -> list[np.ndarray]:
             f"got shape {list(values.shape)}"
         )
     flat, owner = values.reshape(-1, *values.shape[2:]), segments.reshape(-1)
-    order = np.argsort(owner, kind="stable")
+    order = np.argsort(owner, kind="stable")  # stable: slots of a sequence stay in their order
     bounds = np.searchsorted(owner[order], np.arange(batch.num_sequences + 1))
     return [flat[order[low:high]] for low, high in itertools.pairwise(bounds)]

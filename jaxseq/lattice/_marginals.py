@@ -18,10 +18,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from jaxseq.lattice._blocked import blocked_forward_backward
-from jaxseq.lattice._chain import Chain, ChainVector, check_path
+from jaxseq.lattice._chain import Chain, ChainVector, Edges, Linked, Nodes, Pairs, Valid, check_path
 from jaxseq.lattice._engines import (
     ChainMethod,
-    Edges,
+    chain_function,
     check_chain_method,
     run_forward,
     run_forward_backward,
@@ -32,18 +32,14 @@ from jaxseq.lattice._propagate import covariance_from_marginals
 
 @partial(jax.custom_jvp, nondiff_argnums=(4,))
 def row_marginals(
-    nodes: Float[Array, "n s"],
-    edges: Edges,
-    linked: Bool[Array, " n-1"],
-    valid: Bool[Array, " n"],
-    method: ChainMethod,
-) -> tuple[Float[Array, "n s"], Float[Array, "n-1 s s"]]:
+    nodes: Nodes, edges: Edges, linked: Linked, valid: Valid, method: ChainMethod
+) -> tuple[Nodes, Pairs]:
     """Node and edge marginals of a row (see `jaxseq.lattice._engines` for what a row is)."""
     if method == "parallel":
         return parallel_marginals(nodes, edges, linked, valid)
     if method == "blocked":
-        found = blocked_forward_backward(nodes, edges, linked, valid, summed=False)
-        return found.nodes, found.edges
+        blocked = blocked_forward_backward(nodes, edges, linked, valid, summed=False)
+        return blocked.nodes, blocked.edges
     lattice = run_forward_backward(nodes, edges, linked, valid, method)
     return lattice.nodes, lattice.edges
 
@@ -52,6 +48,8 @@ def row_marginals(
 def _(method, primals, tangents):
     node_marginals, edge_marginals = row_marginals(*primals, method)
     node_tangent, edge_tangent, *_ = tangents
+    # A function of the outputs, which JAX differentiates through this very rule once more: hence
+    # derivatives of every order.
     change = covariance_from_marginals(
         node_marginals, edge_marginals, node_tangent, edge_tangent, parallel=method == "parallel"
     )
@@ -60,8 +58,8 @@ def _(method, primals, tangents):
 
 @jax.custom_jvp
 def row_totals(
-    nodes: Float[Array, "n s"], edges: Edges, linked: Bool[Array, " n-1"], valid: Bool[Array, " n"]
-) -> tuple[Float[Array, ""], Float[Array, "n s"], Edges]:
+    nodes: Nodes, edges: Edges, linked: Linked, valid: Valid
+) -> tuple[Float[Array, ""], Nodes, Edges]:
     """log Z and its gradient, in blocks: of shared edges nothing of size n s² is ever formed."""
     lattice = blocked_forward_backward(nodes, edges, linked, valid, summed=edges.ndim == 2)
     return lattice.log_z, lattice.nodes, lattice.edges
@@ -76,18 +74,14 @@ def _(primals, tangents):
     node_change, edge_change = covariance_from_marginals(
         node_marginals, edge_marginals, node_tangent, edge_tangent
     )
-    if by_edge.ndim == 2:
+    if by_edge.ndim == 2:  # edges are shared, and their gradient is a sum over positions
         edge_change = edge_change.sum(0)
     return (log_z, by_node, by_edge), (slope, node_change, edge_change)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(4,))
 def row_log_partition(
-    nodes: Float[Array, "n s"],
-    edges: Edges,
-    linked: Bool[Array, " n-1"],
-    valid: Bool[Array, " n"],
-    method: ChainMethod,
+    nodes: Nodes, edges: Edges, linked: Linked, valid: Valid, method: ChainMethod
 ) -> Float[Array, ""]:
     """Sum of the log Z of a row's sequences."""
     if method == "parallel":
@@ -111,6 +105,7 @@ def _(method, primals, tangents):
     return value, change
 
 
+@chain_function
 def log_partition(chain: Chain, *, method: ChainMethod = "auto") -> Float[Array, ""]:
     r"""Log of the partition function, :math:`\log Z = \log \sum_y \exp \mathrm{score}(y)`.
 
@@ -144,15 +139,10 @@ def log_partition(chain: Chain, *, method: ChainMethod = "auto") -> Float[Array,
         Särkkä & García-Fernández 2021 (in parallel).
         Certified by ``jaxseq verify``: enumeration, jax.grad, jax.jvp, central differences.
     """
-    check_chain_method(method)
-    return _log_partition(chain, method)
-
-
-@partial(jax.jit, static_argnums=1)
-def _log_partition(chain: Chain, method: ChainMethod) -> Array:
     return row_log_partition(chain.nodes, chain.edges, chain.linked, chain.valid, method)
 
 
+@chain_function
 def marginals(chain: Chain, *, method: ChainMethod = "auto") -> ChainVector:
     r"""Probability of each label at each position, and of each pair at neighbouring positions.
 
@@ -176,12 +166,6 @@ def marginals(chain: Chain, *, method: ChainMethod = "auto") -> ChainVector:
         Lafferty, McCallum & Pereira 2001. Certified by ``jaxseq verify``: enumeration, and
         jax.grad and jax.jvp of `log_partition` in log space.
     """
-    check_chain_method(method)
-    return _marginals(chain, method)
-
-
-@partial(jax.jit, static_argnums=1)
-def _marginals(chain: Chain, method: ChainMethod) -> ChainVector:
     return ChainVector(*chain_marginals(chain, method))
 
 
@@ -224,7 +208,7 @@ def path_score(chain: Chain, path: ArrayLike) -> Float[Array, ""]:
 def _path_score(chain: Chain, path: Int[Array, " n"]) -> Float[Array, ""]:
     real, linked = chain.valid, chain.linked
     inside = (path >= 0) & (path < chain.num_labels)
-    label = jnp.where(real & inside, path, 0)
+    label = jnp.where(real & inside, path, 0)  # any label will do where none may be looked up
     position = jnp.arange(chain.num_positions)
     nodes = chain.nodes[position, label]
     if chain.edges.ndim == 3:
@@ -264,6 +248,7 @@ def _log_prob(chain: Chain, path: Int[Array, " n"], method: ChainMethod) -> Floa
     score = _path_score(chain, path)
     total = row_log_partition(chain.nodes, chain.edges, chain.linked, chain.valid, method)
     legal = score > -jnp.inf
+    # The inner `where` keeps −inf − (−inf) out of values and gradients of an illegal path.
     return jnp.where(legal, score - jnp.where(legal, total, 0), -jnp.inf)
 
 

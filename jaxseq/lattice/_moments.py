@@ -12,7 +12,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from jaxseq.lattice._chain import Chain, ChainVector, check_same_structure
-from jaxseq.lattice._engines import ChainMethod, check_chain_method
+from jaxseq.lattice._engines import ChainMethod, chain_function, check_chain_method
 from jaxseq.lattice._marginals import chain_marginals, like_edges
 from jaxseq.lattice._numerics import einsum, matmul
 from jaxseq.lattice._propagate import conditionals, covariance_from_marginals
@@ -102,6 +102,7 @@ class FeatureCovariance(eqx.Module):
         )
 
 
+@chain_function
 def feature_covariance(chain: Chain, *, method: ChainMethod = "auto") -> FeatureCovariance:
     r"""Covariance of every pair of node and edge indicators: the Hessian of log Z.
 
@@ -123,12 +124,6 @@ def feature_covariance(chain: Chain, *, method: ChainMethod = "auto") -> Feature
         >>> bool(jnp.allclose(hessian.nodes.edges, covariance.nodes_edges, atol=1e-6))
         True
     """
-    check_chain_method(method)
-    return _feature_covariance(chain, method)
-
-
-@partial(jax.jit, static_argnums=1)
-def _feature_covariance(chain: Chain, method: ChainMethod) -> FeatureCovariance:
     node, edge = chain_marginals(chain, method)
     _, forward = conditionals(edge)
     n, s = node.shape
@@ -142,8 +137,8 @@ def _feature_covariance(chain: Chain, method: ChainMethod) -> FeatureCovariance:
         return segment, segment
 
     first = jnp.where((order == 0)[:, None, None], eye, jnp.zeros((n, s, s), node.dtype))
-    _, rest = lax.scan(extend, first, (forward, order[1:]))
-    segments = jnp.concatenate([first[None], rest])  # [b, a, i, j]
+    _, following = lax.scan(extend, first, (forward, order[1:]))
+    segments = jnp.concatenate([first[None], following])  # [b, a, i, j]
 
     # Each pair of events is met from its left member; a segment is 0 in the other direction.
     joint = einsum("ai,baij->aibj", node, segments)
@@ -156,6 +151,7 @@ def _feature_covariance(chain: Chain, method: ChainMethod) -> FeatureCovariance:
     from_right = einsum("tkl,atli->aitkl", edge, segments[:, 1:])
     nodes_edges = from_left + from_right
 
+    # Two edges, t before u: from the right end of one to the left end of the other.
     ahead = einsum("tij,utjk,ukl->tijukl", edge, segments[:-1, 1:], forward)
     same = einsum("tij,ik,jl,tu->tijukl", edge, eye, eye, jnp.eye(n - 1, dtype=node.dtype))
     edges_edges = ahead + ahead.transpose(3, 4, 5, 0, 1, 2) + same

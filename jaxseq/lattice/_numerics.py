@@ -20,12 +20,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _positive(x: Array) -> Array:
+    # Subnormal numbers count as 0: CPUs may flush them, and their reciprocal overflows.
     return x >= jnp.finfo(x.dtype).tiny
 
 
 @jax.custom_jvp
 def safe_log(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """log x, and 0 where x is 0 (its factor, a probability, is 0 there too)."""
+    # The inner `where` keeps log 0 = −inf out: its slope would meet the outer one's 0 as 0 · ∞.
     return jnp.where(_positive(x), jnp.log(jnp.where(_positive(x), x, 1)), 0)
 
 
@@ -58,12 +60,25 @@ def _divide_linearly(x: Array, y: Array) -> Array:
     return x * reciprocal
 
 
+def inverse(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """1 / x, and 0 where x is 0. Not for differentiation."""
+    return jnp.where(x > 0, 1 / x, 0)
+
+
+def finite_top(
+    x: Float[Array, "..."], axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False
+) -> Float[Array, "..."]:
+    """The maximum along `axis`, and 0 where every entry is −inf: what may be subtracted from x."""
+    top = jnp.max(x, axis=axis, keepdims=keepdims)
+    return jnp.where(jnp.isneginf(top), 0, top)  # −inf − (−inf) would be NaN
+
+
 def logsumexp(
     x: Float[Array, "..."], axis: int | tuple[int, ...], *, keepdims: bool = False
 ) -> Float[Array, "..."]:
     """log Σ exp along `axis`; −inf when every entry is. Not for differentiation."""
-    top = jnp.max(x, axis=axis, keepdims=True)
-    top = jnp.where(jnp.isneginf(top), 0, top)
+    top = finite_top(x, axis, keepdims=True)
+    # Where every entry is −inf the sum is 0, and its logarithm the −inf that is wanted.
     total = jnp.log(jnp.sum(jnp.exp(x - top), axis=axis, keepdims=True)) + top
     return total if keepdims else jnp.squeeze(total, axis)
 
@@ -74,10 +89,8 @@ def normalise(x: Float[Array, "..."], axis: int | tuple[int, ...]) -> Float[Arra
     Divided by its own sum: exp(x − logsumexp(x)) would be off by the rounding of the logarithm,
     which for scores of 1e4 is 1e-3 in float32.
     """
-    top = jnp.max(x, axis=axis, keepdims=True)
-    weights = jnp.exp(x - jnp.where(jnp.isneginf(top), 0, top))
-    total = weights.sum(axis, keepdims=True)
-    return weights * jnp.where(total > 0, 1 / total, 0)
+    weights = jnp.exp(x - finite_top(x, axis, keepdims=True))
+    return weights * inverse(weights.sum(axis, keepdims=True))
 
 
 def argmax(values: Float[Array, "*batch s"]) -> Int[Array, "*batch"]:

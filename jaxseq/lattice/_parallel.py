@@ -16,16 +16,17 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxseq.lattice._engines import Edges
-from jaxseq.lattice._numerics import argmax, einsum, logsumexp, matmul, normalise
+from jaxseq.lattice._chain import Edges, Linked, Nodes, Pairs, Valid
+from jaxseq.lattice._numerics import argmax, einsum, finite_top, logsumexp, matmul, normalise
 
 # -------------------------------------------------------------------------------------------------
 # All prefixes and suffixes of a product, in a number of steps that grows with log m.
 #
 # Elements x_0 … x_{m−1} of a semigroup act on states. Neighbours are combined in pairs, pairs of
-# pairs, and so on to the root (Blelloch 1990); then states are handed down: the state before a right
-# half is the state before the whole, moved by the left half. On the way up elements are combined, on
-# the way down they only act: one tree of matrices serves vectors from the left and from the right.
+# pairs, and so on to the root (Blelloch 1990); then states are handed down: the state before a
+# right half is the state before the whole, moved by the left half. On the way up elements are
+# combined, on the way down they only act: one tree of matrices serves vectors from the left and
+# from the right.
 
 
 Elements = TypeVar("Elements")
@@ -64,6 +65,7 @@ def states_ahead(
     """
     states = start[None]
     for elements in reversed(levels[:-1]):
+        # An odd one out at the end of a level has no right half: its state is that of the pair.
         size = _count(elements)
         left = _slice(elements, 0, size // 2 * 2, 2)
         states = _interleave(states, act(states[: size // 2], left))
@@ -119,7 +121,7 @@ class Steps(NamedTuple):
 
 
 def parallel_log_partition(
-    nodes: Float[Array, "n s"], edges: Edges, linked: Bool[Array, " n-1"], valid: Bool[Array, " n"]
+    nodes: Nodes, edges: Edges, linked: Linked, valid: Valid
 ) -> Float[Array, ""]:
     """log Z of a row that holds one sequence. Cost O(n s³) in O(log n) steps."""
     start = _first(nodes, valid)
@@ -130,14 +132,14 @@ def parallel_log_partition(
 
 
 def parallel_marginals(
-    nodes: Float[Array, "n s"], edges: Edges, linked: Bool[Array, " n-1"], valid: Bool[Array, " n"]
-) -> tuple[Float[Array, "n s"], Float[Array, "n-1 s s"]]:
+    nodes: Nodes, edges: Edges, linked: Linked, valid: Valid
+) -> tuple[Nodes, Pairs]:
     """Node and edge marginals of a row that holds one sequence.
 
     Cost: O(n s³) time in O(log n) steps, O(n s²) memory.
     """
     start = _shift(_first(nodes, valid), 0)
-    if nodes.shape[0] == 1:
+    if nodes.shape[0] == 1:  # no step, hence no tree
         return jnp.where(valid[:, None], normalise(start[None], 1), 0), _no_pairs(nodes)
     levels = _tree_of_steps(logsumexp, nodes, edges, linked)
     log_alphas = states_ahead(levels, start, _advance(logsumexp))
@@ -149,7 +151,7 @@ def parallel_marginals(
 
 
 def parallel_best_path(
-    nodes: Float[Array, "n s"], edges: Edges, linked: Bool[Array, " n-1"], valid: Bool[Array, " n"]
+    nodes: Nodes, edges: Edges, linked: Linked, valid: Valid
 ) -> Int[Array, " n"]:
     """Best labels; arbitrary on padding and where no path is legal.
 
@@ -213,14 +215,12 @@ def _tree_of_steps(add: Add, nodes: Array, edges: Array, linked: Array) -> list[
 
 
 def _scaled(matrices: Float[Array, "m s s"], taken: Float[Array, " m"]) -> Steps:
-    top = matrices.max((1, 2))
-    top = jnp.where(jnp.isneginf(top), 0, top)
+    top = finite_top(matrices, (1, 2))
     return Steps(matrices - top[:, None, None], taken + top)
 
 
 def _shift(scores: Array, axis: int) -> Array:
-    top = scores.max(axis, keepdims=True)
-    return scores - jnp.where(jnp.isneginf(top), 0, top)
+    return scores - finite_top(scores, axis, keepdims=True)
 
 
 def _advance(add: Add) -> Callable[[Array, Steps], Array]:
@@ -239,17 +239,18 @@ def _retreat(steps: Steps, states: Array) -> Array:
 # Eisner 2002 with the probabilities conditioned already, so that no product leaves 0 … 1.
 
 
+Conditionals = Float[Array, "m s s"]
+EdgeValues = Float[Array, "..."]  # one value per position, shared values, or a scalar
+
+
 class _Affine(NamedTuple):
     matrix: Float[Array, "m s s"]
     offset: Float[Array, "m s"]
 
 
 def parallel_left_lattice(
-    backward: Float[Array, "m s s"],
-    node_values: Float[Array, "n s"],
-    edge_values: Float[Array, "..."],
-    centre: Float[Array, "n s"] | None = None,
-) -> Float[Array, "n s"]:
+    backward: Conditionals, node_values: Nodes, edge_values: EdgeValues, centre: Nodes | None = None
+) -> Nodes:
     """G^α; arguments as in `left_lattice`."""
     if backward.shape[0] == 0:
         return jnp.zeros_like(node_values)
@@ -267,11 +268,8 @@ def parallel_left_lattice(
 
 
 def parallel_right_lattice(
-    forward: Float[Array, "m s s"],
-    node_values: Float[Array, "n s"],
-    edge_values: Float[Array, "..."],
-    centre: Float[Array, "n s"] | None = None,
-) -> Float[Array, "n s"]:
+    forward: Conditionals, node_values: Nodes, edge_values: EdgeValues, centre: Nodes | None = None
+) -> Nodes:
     """G^β; arguments as in `right_lattice`."""
     if forward.shape[0] == 0:
         return jnp.zeros_like(node_values)

@@ -19,7 +19,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxseq.lattice._engines import smallest_trusted
-from jaxseq.lattice._numerics import einsum, matmul
+from jaxseq.lattice._numerics import einsum, finite_top, inverse, matmul
 
 
 class Block(NamedTuple):
@@ -45,10 +45,6 @@ class Factors(NamedTuple):
     linked: Bool[Array, "t 1 c"]
 
 
-def _finite(top: Array) -> Array:
-    return jnp.where(jnp.isneginf(top), 0, top)
-
-
 def factorise(block: Block, edges: Array) -> Factors:
     """exp of the scores, each less the largest of its slot; 0 for the forbidden and for padding.
 
@@ -57,20 +53,15 @@ def factorise(block: Block, edges: Array) -> Factors:
     """
     nodes = block.nodes.transpose(1, 2, 0)
     legal = (nodes != -jnp.inf) & block.valid.T[:, None, :]  # NaN is to be seen in what follows
-    node_top = _finite(jnp.where(legal, nodes, -jnp.inf).max(1))
+    node_top = finite_top(jnp.where(legal, nodes, -jnp.inf), 1)
     floor = jnp.finfo(nodes.dtype).tiny
     factors = jnp.where(legal, jnp.maximum(jnp.exp(nodes - node_top[:, None]), floor), 0)
-    edge_top = _finite(edges.max())
+    edge_top = finite_top(edges)
     linked = block.linked.T[:, None, :]
     return Factors(factors, node_top, jnp.exp(edges - edge_top), edge_top, linked)
 
 
-def inverse(x: Array) -> Array:
-    """1 / x, and 0 where x is 0."""
-    return jnp.where(x > 0, 1 / x, 0)
-
-
-def increments_of(totals: Array, factors: Factors, block: Block) -> Float[Array, "c t"]:
+def log_z_increments(totals: Array, factors: Factors, block: Block) -> Float[Array, "c t"]:
     """What each slot adds to log Z."""
     tops = factors.node_top + jnp.where(factors.linked[:, 0], factors.edge_top, 0)
     return jnp.where(block.valid, (jnp.log(totals) + tops).T, 0)
@@ -98,7 +89,7 @@ def certify_at_once(lowest: Array, totals: Array) -> Bool[Array, ""]:
     return (lowest.min() >= trusted / margin) & (totals.min() >= margin)
 
 
-def lowest_of(seen_so_far: Array, raw: Array, legal: Array) -> Array:
+def track_lowest(seen_so_far: Array, raw: Array, legal: Array) -> Array:
     """Running minimum of the legal entries of a message before it is scaled."""
     return jnp.minimum(seen_so_far, jnp.where(legal, raw, 1))
 
@@ -122,7 +113,7 @@ def run_ahead(factors: Factors) -> Ahead:
         raw = jnp.where(link, mass, 1) * factor
         total = raw.sum(0)
         alpha = raw * inverse(total)
-        return (alpha, lowest_of(lowest, raw, factor > 0)), (alpha, total, mass)
+        return (alpha, track_lowest(lowest, raw, factor > 0)), (alpha, total, mass)
 
     start = jnp.zeros_like(factors.nodes[0])
     (_, lowest), kept = lax.scan(
@@ -135,7 +126,7 @@ def forward(block: Block, edges: Array) -> tuple[Float[Array, "c t"], Bool[Array
     """Increments of log Z, and whether every entry is well above underflow."""
     factors = factorise(block, edges)
     ahead = run_ahead(factors)
-    return increments_of(ahead.totals, factors, block), certify(ahead.lowest)
+    return log_z_increments(ahead.totals, factors, block), certify(ahead.lowest)
 
 
 class BlockMarginals(NamedTuple):
@@ -162,7 +153,7 @@ def marginals(block: Block, edges: Array) -> tuple[BlockMarginals, Bool[Array, "
         after = raw * inverse(raw.max(0)) * factor
         # One look at both messages and their product, for every look is a pass of its own: α,
         # less what it was divided by, stands for its raw form.
-        lowest = lowest_of(lowest, jnp.minimum(jnp.minimum(alpha, raw), total), factor > 0)
+        lowest = track_lowest(lowest, jnp.minimum(jnp.minimum(alpha, raw), total), factor > 0)
         return (after, counts, linked_before, lowest), share * raw
 
     start = jnp.zeros_like(factors.nodes[0])
@@ -172,7 +163,7 @@ def marginals(block: Block, edges: Array) -> tuple[BlockMarginals, Bool[Array, "
     (_, counts, _, lowest), nodes = lax.scan(back, carry, inputs, reverse=True)
 
     result = BlockMarginals(
-        increments_of(ahead.totals, factors, block),
+        log_z_increments(ahead.totals, factors, block),
         nodes.transpose(2, 0, 1),
         counts * factors.edges,
     )
@@ -195,7 +186,7 @@ def run_back(factors: Factors, alphas: Array) -> Back:
         alpha, factor, linked_before = inputs
         raw = jnp.where(link, matmul(factors.edges, after), 1)
         before = raw * inverse(raw.max(0)) * factor
-        return (before, linked_before, lowest_of(lowest, raw, alpha > 0)), (after, raw)
+        return (before, linked_before, track_lowest(lowest, raw, alpha > 0)), (after, raw)
 
     start = jnp.zeros_like(factors.nodes[0])
     carry = (start, jnp.zeros_like(factors.linked[0]), jnp.ones_like(start))
@@ -254,7 +245,7 @@ def covariance(
     def look_left(seen, inputs):
         alpha, share, fresh, value, weights = inputs
         seen = matmul(matrix.T, alpha * seen) * share + fresh + value
-        # Any constant a slot cancels in the end; the mean is taken out to keep the digits.
+        # Any constant per slot cancels in the end; the mean is taken out to keep the digits.
         return (centred := seen - (weights * seen).sum(0)), centred
 
     share_left = jnp.where(factors.linked, inverse(ahead.masses), 0)
@@ -298,7 +289,7 @@ def covariance(
 #     X_{t+1} = (Eᵀ(α_t ⊙ X_t) + Dᵀ α_t) / (Eᵀ α_t) + v_{t+1} + log c_{t+1}
 #     Y_t     = (E(β' ⊙ (Y_{t+1} + v_{t+1})) + D β') / (E β') + log z_t
 #
-# where c and z are what the messages were divided by: the logarithms of single labels, s² or s a
+# where c and z are what the messages were divided by: the logarithms of single labels, s² or s per
 # step, have all cancelled. The surprise of a label is −log m + Hα + Hβ = X + Y + log Σ α β, and
 #
 #     ∂H/∂nodes[t, i] = m_t(i) (surprise_t(i) − H),      H = Σ_i m_t(i) surprise_t(i).
@@ -341,7 +332,7 @@ def entropy(block: Block, edges: Float[Array, "s s"]) -> tuple[BlockEntropy, Boo
         alpha = raw * inverse(total)
         seen = jnp.where(link, expected * inverse(mass), 0) + value + _log_or_zero(total)
         pair = jnp.concatenate([alpha, alpha * seen])
-        return (pair, lowest_of(lowest, raw, factor > 0)), pair
+        return (pair, track_lowest(lowest, raw, factor > 0)), pair
 
     def back(carry, inputs):
         after, products, link, lowest, lowest_total = carry  # after: [β'; β' ⊙ (Y + v)]
@@ -360,8 +351,8 @@ def entropy(block: Block, edges: Float[Array, "s s"]) -> tuple[BlockEntropy, Boo
         top = raw.max(0)
         beta = raw * inverse(top) * factor
         after = jnp.concatenate([beta, beta * (coming + _log_or_zero(top) + value)])
-        lowest = lowest_of(lowest, raw, alpha > 0)
-        lowest_total = lowest_of(lowest_total, total, (alpha > 0).any(0))
+        lowest = track_lowest(lowest, raw, alpha > 0)
+        lowest_total = track_lowest(lowest_total, total, (alpha > 0).any(0))
         carry = (after, products, linked_before, lowest, lowest_total)
         return carry, (expected - node * mean, mean + _log_or_zero(total))
 
@@ -403,8 +394,7 @@ def best_labels(block: Block, edges: Float[Array, "s s"]) -> Int[Array, "c t"]:
         node, link = inputs
         raw = jnp.where(link, _best_arrivals(best, edges), 0) + node
         # Only differences matter; without the shift, long rows would lose digits to large sums.
-        top = raw.max(0)
-        best = raw - jnp.where(jnp.isneginf(top), 0, top)
+        best = raw - finite_top(raw, 0)
         return best, best
 
     _, bests = lax.scan(ahead, jnp.zeros_like(nodes[0]), (nodes, linked))

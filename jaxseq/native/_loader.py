@@ -1,13 +1,12 @@
-"""Compiling the C++ sources of this folder, once a machine, and loading them.
+"""Compiling the C++ sources of this folder, once per machine, and loading them.
 
 XLA runs a recursion over positions as a row of small operations, each with a cost of its own; on a
 CPU that is half of the time of a lattice. The same recursion in C++ has none of it. Nothing depends
 on it: without a compiler, or with ``JAXSEQ_NATIVE=0``, XLA does everything, and a library that
 cannot be built, loaded or trusted is as good as none.
 
-Sources are compiled for the very processor they run on. So a library's name has a checksum of all
-that went into it: the source, the compiler and what it knows of the processor, and the interface of
-XLA. A folder that several machines share keeps one library a kind of machine.
+A library's name has a checksum of all that went into it: the source, the compiler and what it knows
+of the processor, and the interface of XLA.
 """
 
 from __future__ import annotations
@@ -26,9 +25,6 @@ from functools import cache
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float, Int
 
 SWITCH = "JAXSEQ_NATIVE"
 """Variable that is set to 0 to do without."""
@@ -42,8 +38,7 @@ FLAGS = (
 )  # fmt: skip
 TUNED = (("-march=native",), ("-mcpu=native",), ())
 """For this processor: by the names of x86, of others, and not at all; the first that works."""
-SECONDS = 120.0
-"""After which a compiler is given up."""
+SECONDS = 120.0  # after which a compiler is given up
 
 _HERE = Path(__file__).parent
 _LOCK = threading.Lock()
@@ -58,24 +53,26 @@ def load_library(name: str, *defined: str) -> ctypes.CDLL:
 
     Args:
         name: of the source, without its ending.
-        defined: what is defined in it, such as ``"REAL=float"``.
+        defined: macros to define, such as ``"REAL=float"``.
 
     Raises:
         CannotBuild: with the reason, in a line.
 
-    Cost: a second or two the first time on a machine, then some ten milliseconds, once a process.
+    Cost: a second or two the first time on a machine, then some ten milliseconds, once per process.
     """
     if os.environ.get(SWITCH) == "0":
         raise CannotBuild(f"{SWITCH}=0")
-    with _LOCK:
-        found = _load(name, defined)
-    if isinstance(found, str):
-        raise CannotBuild(found)
-    return found
+    with _LOCK:  # two threads would compile the same library
+        library = _load(name, defined)
+    if isinstance(library, str):
+        raise CannotBuild(library)
+    return library
 
 
 @cache
 def _load(name: str, defined: tuple[str, ...]) -> ctypes.CDLL | str:
+    # The reason for a failure is a result like any other, so that it is kept: nobody waits for a
+    # compiler that does not work more than once per process.
     try:
         return _build(name, (*FLAGS, *(f"-D{each}" for each in defined)))
     except CannotBuild as error:
@@ -88,6 +85,9 @@ def _build(name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
     compiler = _find_compiler()
     tuning, known = _identify(compiler)
     include = jax.ffi.include_dir()
+    # Sources are compiled for the processor they run on. The name says all that went in, so that a
+    # folder shared by several machines keeps one library for each kind, and an outdated one is
+    # never taken for the new.
     content = hashlib.sha256()
     for part in (*sorted(_HERE.glob("*.h")), _HERE / f"{name}.cc", _interface(include)):
         content.update(part.read_bytes())
@@ -100,10 +100,11 @@ def _build(name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
             if not library.exists():
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _compile(compiler, (*flags, *tuning, f"-I{include}"), name, library)
+            # After compiling too: the folder may be one that others can write to.
             if _is_ours(library):
                 return _open(library)
             reasons.append(f"{library}: others may write it, or have written it")
-        except OSError as error:  # not to be written, or mounted such that nothing in it runs
+        except OSError as error:  # not writable, or mounted with noexec
             reasons.append(f"{folder}: {error.strerror or error}")
     raise CannotBuild("; ".join(reasons))
 
@@ -111,7 +112,7 @@ def _build(name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
 def _open(library: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(library))
-    except OSError:  # what is wrong with it would be wrong for ever
+    except OSError:  # a file that cannot be loaded now never can: make room for a new one
         library.unlink(missing_ok=True)
         raise
 
@@ -128,7 +129,7 @@ def _folders() -> Iterator[Path]:
     with contextlib.suppress(RuntimeError):  # of a user without a home
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         yield Path(base).absolute() / "jaxseq"
-    yield _own_folder()
+    yield _own_folder()  # compiled again in every process, but compiled
 
 
 @cache
@@ -141,10 +142,10 @@ def _own_folder() -> Path:
 
 
 def _is_ours(library: Path) -> bool:
-    """Whether nobody else can have written a file: what is in it is about to run."""
+    """Whether nobody else can have written a file, whose code is about to run."""
     if not hasattr(os, "getuid"):
         return True
-    status = library.stat()
+    status = library.stat()  # 0o022: writable by the group, or by everybody
     return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
@@ -167,6 +168,7 @@ def _identify(compiler: str) -> tuple[tuple[str, ...], bytes]:
 
 
 def _compile(compiler: str, flags: tuple[str, ...], name: str, library: Path) -> None:
+    # Compiled under another name and renamed: another process sees a whole library or none.
     number, temporary = tempfile.mkstemp(prefix=f".{name}-", suffix=".so", dir=library.parent)
     os.close(number)
     try:
@@ -178,7 +180,7 @@ def _compile(compiler: str, flags: tuple[str, ...], name: str, library: Path) ->
             lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
             said = next((line for line in lines if "error" in line), lines[0])
             raise CannotBuild(f"{compiler}: {said}")
-        os.chmod(temporary, 0o700)
+        os.chmod(temporary, 0o700)  # before it has its name, under which it may be loaded at once
         with open(temporary, "rb+") as file:  # half a library would bring a process down
             os.fsync(file.fileno())
         os.replace(temporary, library)
@@ -186,125 +188,3 @@ def _compile(compiler: str, flags: tuple[str, ...], name: str, library: Path) ->
         raise CannotBuild(f"{compiler} did not end in {SECONDS:.0f} s") from None
     finally:
         Path(temporary).unlink(missing_ok=True)
-
-
-# -------------------------------------------------------------------------------------------------
-# Lattices of batches in C++, as functions that XLA calls on the CPU.
-
-
-REALS = {"float32": "float", "float64": "double"}
-LANES_BYTES = 64
-"""Of a vector, in which every number is of another row."""
-SCRATCH_BYTES = 2**26
-"""For the messages of a group of rows; where there are too few long rows to fill a group, and it
-would take more, they are left to XLA."""
-MANY_LABELS = 64
-"""From which on a group must be half full at least: XLA's products of large matrices are good."""
-BUFFERS = {"forward": 2, "marginals": 3, "entropy": 5}
-"""Numbers kept for every label of every slot of a group."""
-
-
-def _load_lattice(dtype: str, watched: bool) -> ctypes.CDLL:
-    return load_library("lattice", f"REAL={REALS[dtype]}", *([] if watched else ["UNWATCHED"]))
-
-
-_REGISTERED: set[str] = set()
-
-
-@cache
-def _register(quantity: str, dtype: str, watched: bool) -> str:
-    """The name by which XLA knows a function; CannotBuild where it cannot be had."""
-    library = _load_lattice(dtype, watched)
-    function = getattr(library, f"jaxseq_{quantity}")
-    # Under one name XLA knows one function for good, and the same in every process, as compiled
-    # programs are kept by it: the checksum of all that a library was made of.
-    target = f"jaxseq_{quantity}_{Path(library._name).stem.replace('-', '_')}"
-    if target not in _REGISTERED:
-        jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(function), platform="cpu")
-        _REGISTERED.add(target)
-    return target
-
-
-def why_not(dtype: str = "float32") -> str | None:
-    """Why there are no native lattices; None if there are.
-
-    Example:
-        >>> why_not() is None or isinstance(why_not(), str)
-        True
-    """
-    if jax.default_backend() != "cpu":
-        return "for CPUs alone"
-    try:
-        _load_lattice(dtype, True)
-    except CannotBuild as error:
-        return str(error)
-    return None
-
-
-def has_native(quantity: str, nodes: Float[Array, "r t s"], watched: bool = True) -> bool:
-    """Whether a quantity of a batch can be had in C++.
-
-    Args:
-        quantity: a key of `BUFFERS`.
-        nodes: the scores.
-        watched: whether underflow is looked for.
-    """
-    dtype = str(nodes.dtype)
-    if dtype not in REALS or jax.default_backend() != "cpu":
-        return False
-    _, slots, labels = nodes.shape
-    scratch = (slots * BUFFERS[quantity] + 2 * labels) * labels * LANES_BYTES
-    if scratch > SCRATCH_BYTES and _filled(nodes) < 1:
-        return False
-    try:
-        _register(quantity, dtype, watched)
-    except CannotBuild:
-        return False
-    return True
-
-
-def is_worthwhile(nodes: Float[Array, "r t s"]) -> bool:
-    """Whether there are rows enough for C++ to be quicker than XLA."""
-    rows, _, labels = nodes.shape
-    return rows > 1 and (labels < MANY_LABELS or _filled(nodes) >= 0.5)
-
-
-def _filled(nodes: Float[Array, "r t s"]) -> float:
-    """Groups that the rows fill."""
-    return len(nodes) * nodes.dtype.itemsize / LANES_BYTES
-
-
-def call_native(
-    quantity: str,
-    edges: Float[Array, "s s"],
-    segments: Int[Array, "r t"],
-    weights: Float[Array, "r t"],
-    nodes: Float[Array, "r t s"],
-    size: int,
-    watched: bool = True,
-) -> tuple[Array, ...]:
-    """A quantity of all rows, as the first pass of ``run_blocks`` has it.
-
-    Args:
-        quantity: a key of `BUFFERS`; `has_native` for these nodes.
-        edges, segments, weights, nodes: as there.
-        size: rows of a block, a multiple of 16 or at least all rows.
-        watched: whether to look for underflow; if not, all blocks count as certified.
-
-    Returns:
-        (by slot [r, t]; by node [r, t, s], empty for ``"forward"``; the sum of each block
-        [blocks, s, s], or [blocks, 0]; whether each is certified [blocks]).
-    """
-    rows, slots, labels = nodes.shape
-    blocks, dtype = -(-rows // size), nodes.dtype
-    only_forward = quantity == "forward"
-    results = (
-        jax.ShapeDtypeStruct((rows, slots), dtype),
-        jax.ShapeDtypeStruct((rows, slots, 0 if only_forward else labels), dtype),
-        jax.ShapeDtypeStruct((blocks, 0) if only_forward else (blocks, labels, labels), dtype),
-        jax.ShapeDtypeStruct((blocks,), jnp.bool_),
-    )
-    target = _register(quantity, str(dtype), watched)
-    call = jax.ffi.ffi_call(target, results, vmap_method="sequential")
-    arguments = (nodes, edges.astype(dtype), segments.astype(jnp.int32), weights.astype(dtype))
-    return tuple(call(*arguments, size=np.int64(size)))

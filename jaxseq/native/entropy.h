@@ -1,4 +1,4 @@
-// Entropy and its gradient in scaled space, as in jaxseq/batch/_scaled_entropy.py, where the
+// Entropy and its gradient in scaled space, as in jaxseq/lattice/_scaled.py, where the
 // recursions of X = Hα − log α and Y = Hβ − log β are derived.
 
 #ifndef JAXSEQ_ENTROPY_H

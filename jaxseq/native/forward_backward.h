@@ -1,4 +1,4 @@
-// Forward–backward in scaled space, as in jaxseq/batch/_scaled.py: what is certified there may be
+// Forward–backward in scaled space, as in jaxseq/lattice/_scaled.py: what is certified there may be
 // believed here too.
 
 #ifndef JAXSEQ_FORWARD_BACKWARD_H

@@ -95,7 +95,7 @@ static void announce(const Job *job, const real *rows, long first, long t, int t
   }
 }
 
-// Below it, what was lost to underflow might matter; see smallest_trusted in _engines.py.
+// Below it, what was lost to underflow might matter; see smallest_trusted in jaxseq/lattice/_engines.py.
 static real smallest_trusted(void) { return SINGLE ? 0x1p-97 : 0x1p-964; }
 
 // What a slot adds to log Z; 0 on padding, and NaN stays NaN.
@@ -141,11 +141,11 @@ static XLA_FFI_Error *run(const XLA_FFI_CallFrame *frame, const Job *job, Work *
         gather_rows(job->weights + group.first * n, n, group.here, n, group.weights);
       lowest = smaller(lowest, work(job, &group, &edges, work_memory, sums));
     }
-    real *found = job->by_edge + block * s * s;
+    real *by_edge = job->by_edge + block * s * s;
     for (long k = 0; pairs && k < s * s; k++) {
-      found[k] = edges.ahead[k] * sum_of(sums[k]);
+      by_edge[k] = edges.ahead[k] * sum_of(sums[k]);
       if (sums_of_pairs == 2)
-        found[k] = edges.ahead[k] * sum_of(sums[s * s + k]) +
+        by_edge[k] = edges.ahead[k] * sum_of(sums[s * s + k]) +
                    edges.surprise_ahead[k] * sum_of(sums[k]);
     }
     job->certified[block] = least_of(lowest) >= smallest_trusted();

@@ -99,9 +99,9 @@ INLINE double count(const places *at, const point_and_counts *here, double *scra
     if (here->pairs)
         for (int64_t k = 0; k < labels * labels; k++)
             here->pairs[k] = OWN(sum)(pairs[k]) * here->transition[k];
-    double found = 1;
-    for (int i = 0; i < LANES; i++) found = lowest[i] < found ? lowest[i] : found;
-    return found;
+    double least = 1;
+    for (int i = 0; i < LANES; i++) least = lowest[i] < least ? lowest[i] : least;
+    return least;
 }
 
 // All parts; [parts] each, but for a scratch a thread, of (2 + 2·slots of the longest group +

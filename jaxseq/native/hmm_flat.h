@@ -20,8 +20,8 @@ INLINE void OWN(find_slopes)(const places *at, const OWN(scales) *by, const REAL
         }
 }
 
-// found = weight · the sum of all parts' counts, in the order of the parts.
-INLINE void OWN(collect)(const OWN(products) *all, const REAL *weight, REAL *found) {
+// totals = weight · the sum of all parts' counts, in the order of the parts.
+INLINE void OWN(collect)(const OWN(products) *all, const REAL *weight, REAL *totals) {
     const int64_t labels = all->at->labels, columns = all->at->columns;
     const int64_t words = all->at->words_end - 1;
     for (int64_t w = 0; w < words; w++)
@@ -29,13 +29,13 @@ INLINE void OWN(collect)(const OWN(products) *all, const REAL *weight, REAL *fou
             REAL sum = 0;
             for (int64_t part = 0; part < all->parts; part++)
                 sum += all->counts[part][w * columns + j];
-            found[w * labels + j] = weight[w * labels + j] * sum;
+            totals[w * labels + j] = weight[w * labels + j] * sum;
         }
 }
 
 extern "C" void OWN(hmm_flat_product)(const OWN(products) *all, const OWN(scales) *by, const REAL *x,
-                                      REAL *found) {
+                                      REAL *totals) {
     OWN(find_slopes)(all->at, by, x, all->slopes);
     OWN(hmm_product)(all);
-    OWN(collect)(all, by->weight, found);
+    OWN(collect)(all, by->weight, totals);
 }

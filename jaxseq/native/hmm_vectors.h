@@ -26,9 +26,9 @@ INLINE void OWN(transpose)(vec *rows) {
     }
 }
 
-// found[label] of LANES words, from their rows of a table.
+// gathered[label] of LANES words, from their rows of a table.
 INLINE void OWN(look_up)(const REAL *table, int64_t columns, const int32_t *words, int64_t labels,
-                         vec *found) {
+                         vec *gathered) {
     for (int64_t from = 0; from < labels; from += LANES) {
         vec rows[LANES];
 #pragma GCC unroll 16
@@ -38,11 +38,11 @@ INLINE void OWN(look_up)(const REAL *table, int64_t columns, const int32_t *word
         int64_t number = labels - from;
         if (number >= LANES) {
 #pragma GCC unroll 16
-            for (int i = 0; i < LANES; i++) found[from + i] = rows[i];
+            for (int i = 0; i < LANES; i++) gathered[from + i] = rows[i];
         } else {
 #pragma GCC unroll 16
             for (int i = 0; i < LANES - 1; i++)
-                if (i < number) found[from + i] = rows[i];
+                if (i < number) gathered[from + i] = rows[i];
         }
     }
 }
@@ -108,9 +108,9 @@ static void OWN(multiply_both)(int64_t labels, const REAL *matrix, const vec *a,
 
 // 1 in lanes whose bit is set, else 0.
 INLINE vec OWN(lanes)(unsigned bits) {
-    vec found;
-    for (int i = 0; i < LANES; i++) found[i] = bits >> i & 1;
-    return found;
+    vec bits_as_numbers;
+    for (int i = 0; i < LANES; i++) bits_as_numbers[i] = bits >> i & 1;
+    return bits_as_numbers;
 }
 
 INLINE REAL OWN(sum)(vec values) {

@@ -3,7 +3,7 @@
 #include "entropy.h"
 #include "forward_backward.h"
 
-static Job job_of(const XLA_FFI_CallFrame *frame) {
+static Job read_job(const XLA_FFI_CallFrame *frame) {
   const XLA_FFI_Buffer *nodes = argument(frame, 0);
   Job job;
   job.rows = nodes->dims[0], job.slots = nodes->dims[1], job.labels = nodes->dims[2];
@@ -21,18 +21,18 @@ static Job job_of(const XLA_FFI_CallFrame *frame) {
 
 extern "C" XLA_FFI_Error *jaxseq_forward(XLA_FFI_CallFrame *frame) {
   if (is_question(frame)) return NULL;
-  Job job = job_of(frame);
+  Job job = read_job(frame);
   return run(frame, &job, forward_of, 2, 0, 0);
 }
 
 extern "C" XLA_FFI_Error *jaxseq_marginals(XLA_FFI_CallFrame *frame) {
   if (is_question(frame)) return NULL;
-  Job job = job_of(frame);
+  Job job = read_job(frame);
   return run(frame, &job, marginals_of, 3, 1, 1);
 }
 
 extern "C" XLA_FFI_Error *jaxseq_entropy(XLA_FFI_CallFrame *frame) {
   if (is_question(frame)) return NULL;
-  Job job = job_of(frame);
+  Job job = read_job(frame);
   return run(frame, &job, entropy_of, 5, 2, 2);
 }

@@ -35,9 +35,9 @@ static inline vec inverse(vec x) {
 }
 
 static inline int any(mask m) {
-  int found = 0;
-  for (int k = 0; k < LANES; k++) found |= m[k] != 0;
-  return found;
+  int some = 0;
+  for (int k = 0; k < LANES; k++) some |= m[k] != 0;
+  return some;
 }
 
 static inline real sum_of(vec x) {
@@ -120,17 +120,17 @@ static inline void transpose(vec square[LANES]) {
 
 // Numbers of some rows, each `length` of them, as `length` vectors with a row in each lane; rows
 // that are missing repeat the first.
-static inline void gather_rows(const real *rows, long stride, int here, long length, vec *found) {
+static inline void gather_rows(const real *rows, long stride, int here, long length, vec *columns) {
   long k = 0;
   for (; k + LANES <= length; k += LANES) {
     vec square[LANES];
     for (int l = 0; l < LANES; l++)
       memcpy(&square[l], rows + (l < here ? l : 0) * stride + k, sizeof(vec));
     transpose(square);
-    for (int l = 0; l < LANES; l++) found[k + l] = square[l];
+    for (int l = 0; l < LANES; l++) columns[k + l] = square[l];
   }
   for (; k < length; k++)
-    for (int l = 0; l < LANES; l++) found[k][l] = rows[(l < here ? l : 0) * stride + k];
+    for (int l = 0; l < LANES; l++) columns[k][l] = rows[(l < here ? l : 0) * stride + k];
 }
 
 // The reverse, for the rows that are there.

@@ -7,7 +7,8 @@
 
 // Before the first call XLA asks which version of the interface a function was compiled for.
 static inline int is_question(const XLA_FFI_CallFrame *frame) {
-  XLA_FFI_Extension_Base *extension = frame->extension_start;
+  // `auto`, since jaxlib 0.11.1 renamed the type of this struct; its members are the same.
+  auto *extension = frame->extension_start;
   while (extension && extension->type != XLA_FFI_Extension_Metadata) extension = extension->next;
   if (!extension) return 0;
   XLA_FFI_Metadata *metadata = ((XLA_FFI_Metadata_Extension *)extension)->metadata;

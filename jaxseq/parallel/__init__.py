@@ -6,15 +6,11 @@ from jaxseq.parallel._launch import LOST as LOST
 from jaxseq.parallel._launch import find_meeting as find_meeting
 from jaxseq.parallel._launch import join_processes as join_processes
 from jaxseq.parallel._launch import leave_processes as leave_processes
-from jaxseq.parallel._launch import others_not_needed as others_not_needed
 from jaxseq.parallel._mesh import BY_DATA as BY_DATA
-from jaxseq.parallel._mesh import BY_MODEL as BY_MODEL
 from jaxseq.parallel._mesh import DATA as DATA
 from jaxseq.parallel._mesh import EVERYWHERE as EVERYWHERE
-from jaxseq.parallel._mesh import MODEL as MODEL
 from jaxseq.parallel._mesh import check_mesh as check_mesh
 from jaxseq.parallel._mesh import from_first as from_first
-from jaxseq.parallel._mesh import in_host_memory as in_host_memory
 from jaxseq.parallel._mesh import make_mesh as make_mesh
 from jaxseq.parallel._mesh import off_mesh as off_mesh
 from jaxseq.parallel._mesh import own_mesh as own_mesh
@@ -32,7 +28,6 @@ from jaxseq.parallel._peers import mesh_peers as mesh_peers
 
 __all__ = [
     "DATA",
-    "MODEL",
     "Devices",
     "OtherProcessError",
     "Peers",

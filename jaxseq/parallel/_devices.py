@@ -52,15 +52,18 @@ class Devices:
         Raises:
             ValueError: for no mesh, and for sentence numbers that are not whole numbers.
         """
-        numbers = None if sentence_numbers is None else np.asarray(sentence_numbers)
-        if numbers is not None:
+        peers = mesh_peers(mesh)
+        if sentence_numbers is None:
+            return cls(mesh, peers)
+        numbers = np.asarray(sentence_numbers)
+        # An error of all, as the others are about to wait for this process.
+        with peers.guard():
             if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
                 raise ValueError(
                     "sentence_numbers: expected whole numbers, one per sentence, got dtype "
                     f"{numbers.dtype} of shape {list(numbers.shape)}"
                 )
-            numbers = numbers.astype(np.int64)
-        return cls(mesh, mesh_peers(mesh), numbers)
+        return cls(mesh, peers, numbers.astype(np.int64))
 
     @classmethod
     def alone(cls) -> Devices:
@@ -92,7 +95,7 @@ class Devices:
         """ValueError unless every process has the same value, anything that JSON can hold."""
         self.peers.check_same(name, value)
 
-    def check_settings(self, settings: Mapping[str, Any], **optional: Any) -> None:
+    def check_settings(self, *settings: Mapping[str, Any], **optional: Any) -> None:
         """ValueError unless all processes were told to do the same.
 
         Args:
@@ -100,8 +103,9 @@ class Devices:
             optional: further arguments, of which it matters whether they are None.
         """
         if self.is_alone:
-            return
-        compared = {k: str(value) for k, value in settings.items() if k not in PER_PROCESS}
+            return  # settings may be costly to write out, and there is nobody to compare them with
+        together = {name: value for each in settings for name, value in each.items()}
+        compared = {k: str(value) for k, value in together.items() if k not in PER_PROCESS}
         compared |= {k: "none" if value is None else "given" for k, value in optional.items()}
         compared["mesh"] = "none" if self.mesh is None else str(self.mesh.devices.shape)
         self.check_same("settings", compared)
@@ -118,6 +122,7 @@ class Devices:
 
     def total(self, number: int) -> int:
         """The sum of all processes' whole numbers, of any size."""
+        # As text: a whole number of JSON may be cut to 64 bits by others who read it.
         return sum(int(each, 16) for each in self.peers.exchange(f"{number:x}"))
 
     def sum(self, array: np.ndarray) -> np.ndarray:
@@ -148,6 +153,7 @@ class Devices:
         notes, shapes = self.peers.exchange([notes, shapes])[0]
         if not shapes:
             return notes, {}
+        # In two steps: for the second, all must have arrays of the same shapes.
         if not self.is_first:
             arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in shapes.items()}
         return notes, from_first(arrays)
@@ -162,5 +168,6 @@ class Devices:
         """The places of this process's sentences in the whole corpus, the unlabelled after all of
         the labelled ones."""
         first = self.numbers_by_turns(labelled) if self.numbers is None else self.numbers
+        # Beyond the last labelled sentence of all, whoever has it.
         after = max(self.peers.exchange(int(first.max(initial=-1)) + 1))
         return np.concatenate([first, after + self.numbers_by_turns(unlabelled)])

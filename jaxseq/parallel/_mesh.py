@@ -1,13 +1,12 @@
-"""Meshes of devices: the axis of the data, and that of the model's attributes.
+"""Meshes of devices along one axis, ``"data"``.
 
-Sentences are dealt out along ``"data"``: each device works on its own, and sums over the corpus are
-all-reduced along the axis. Along ``"model"``, a device holds the weights of its own attributes.
+Sentences are dealt out along it: each device works on its own, and sums over the corpus are
+all-reduced. Every device holds all weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -20,114 +19,98 @@ Tree = TypeVar("Tree")
 Device = Any
 """A `jax.Device`, which type checkers take for a variable."""
 
-DATA, MODEL = "data", "model"
-"""Names of the axes."""
+DATA = "data"
+"""The name of the axis."""
 
 EVERYWHERE = PartitionSpec()
 BY_DATA = PartitionSpec(DATA)
-BY_MODEL = PartitionSpec(MODEL)
 
 
-def make_mesh(devices: Sequence[Device] | None = None, *, model: int = 1) -> Mesh:
-    """A mesh for the functions that take one, with the axes ``"data"`` and ``"model"``.
+def make_mesh(devices: Sequence[Device] | None = None) -> Mesh:
+    """A mesh for the functions that take one, with the axis ``"data"``.
 
     Args:
-        devices: all of all processes by default; those of one process must be neighbours.
-        model: devices that share the weights of a model out among them; by default each has all.
+        devices: by default all devices of all processes.
 
     Raises:
-        ValueError: when the devices cannot be cut into rows of `model`.
+        ValueError: without a device, or where a process has none of them.
 
     Example:
         >>> import jax
         >>> mesh = make_mesh(jax.devices()[:1])
         >>> mesh.axis_names, mesh.devices.shape
-        (('data', 'model'), (1, 1))
+        (('data',), (1,))
     """
-    found = list(jax.devices() if devices is None else devices)
-    if model < 1 or not found or len(found) % model:
-        raise ValueError(
-            f"model: expected a number that {len(found)} devices can be divided by, got {model}"
-        )
-    return check_mesh(Mesh(np.array(found).reshape(-1, model), (DATA, MODEL)))
+    chosen = list(jax.devices() if devices is None else devices)
+    if not chosen:
+        raise ValueError("devices: expected at least one, got none")
+    return check_mesh(Mesh(np.array(chosen), (DATA,)))
 
 
 def check_mesh(mesh: Any) -> Mesh:
-    """The mesh with both axes, as the functions here want it.
+    """The mesh itself.
 
     Raises:
-        ValueError: for what is no mesh, has no axis ``"data"`` or others than these two, leaves
-            processes out, or has rows along ``"data"`` that several processes share.
+        ValueError: for anything but a mesh with the one axis ``"data"`` and devices of every
+            process.
     """
     if not isinstance(mesh, Mesh):
         raise ValueError(f"mesh: expected a jax.sharding.Mesh, got {mesh!r:.60}")
-    names = tuple(mesh.axis_names)
-    if DATA not in names or not set(names) <= {DATA, MODEL}:
-        raise ValueError(
-            f"mesh: expected the axis {DATA!r}, and {MODEL!r} or none beside it, got {names}"
-        )
-    devices = mesh.devices if MODEL in names else mesh.devices[:, None]
-    if names[0] == MODEL:
-        devices = devices.T
-    owners = [{device.process_index for device in row} for row in devices]
-    if any(len(owner) > 1 for owner in owners):
-        raise ValueError(
-            f"mesh: expected rows along {DATA!r} of one process each, got a shared one"
-        )
-    left_out = set(range(jax.process_count())) - set().union(*owners)
-    if left_out:
-        raise ValueError(f"mesh: expected devices of every process, got none of {sorted(left_out)}")
-    return Mesh(devices, (DATA, MODEL))
+    if tuple(mesh.axis_names) != (DATA,):
+        raise ValueError(f"mesh: expected the axis {DATA!r} alone, got {tuple(mesh.axis_names)}")
+    owners = {device.process_index for device in mesh.devices}
+    left_out = sorted(set(range(jax.process_count())) - owners)
+    if left_out:  # it would wait for sums that it has no part in
+        raise ValueError(f"mesh: expected devices of every process, got none of {left_out}")
+    return mesh
 
 
 def own_rows(mesh: Mesh) -> list[int]:
-    """The places along ``"data"`` that are of this process."""
-    here = jax.process_index()
-    return [row for row, devices in enumerate(mesh.devices) if devices[0].process_index == here]
+    """The places along ``"data"`` that belong to this process."""
+    index = jax.process_index()
+    return [row for row, device in enumerate(mesh.devices) if device.process_index == index]
 
 
 def own_mesh(mesh: Mesh) -> Mesh:
-    """The rows of this process alone, for work that needs no other."""
+    """The devices of this process alone, for work that needs no other."""
     return Mesh(mesh.devices[own_rows(mesh)], mesh.axis_names)
 
 
 def spans_processes(mesh: Mesh) -> bool:
-    """Whether there are devices of other processes in it."""
-    return len(own_rows(mesh)) < mesh.devices.shape[0]
+    """Whether other processes have devices in it."""
+    return len(own_rows(mesh)) < mesh.size
 
 
 def place_rows(parts: Sequence[Tree], mesh: Mesh) -> Tree:
-    """One pytree for each own row, equal in structure and shapes, as one on the mesh.
+    """One pytree for each of this process's places, equal in structure and shapes, as one on the
+    mesh.
 
     Its arrays have one more axis, the first, along ``"data"``.
     """
-    rows, sharding = own_rows(mesh), NamedSharding(mesh, BY_DATA)
+    # Each process hands over its own pieces; nothing is sent between them.
+    devices, sharding = own_mesh(mesh).devices, NamedSharding(mesh, BY_DATA)
 
     def place(*leaves: Any) -> jax.Array:
-        shape = (mesh.devices.shape[0], *np.shape(leaves[0]))
-        pieces = [
-            jax.device_put(leaf[None], device)
-            for row, leaf in zip(rows, leaves)
-            for device in mesh.devices[row]
-        ]
+        pieces = [jax.device_put(leaf[None], device) for leaf, device in zip(leaves, devices)]
+        shape = (mesh.size, *np.shape(leaves[0]))
         return jax.make_array_from_single_device_arrays(shape, sharding, pieces)
 
     return jax.tree.map(place, *parts)
 
 
-def place(tree: Tree, mesh: Mesh, spec: PartitionSpec = EVERYWHERE) -> Tree:
-    """Arrays that every process has whole, on the mesh; those that are there stay as they are."""
-    sharding = NamedSharding(mesh, spec)
+def place(tree: Tree, mesh: Mesh) -> Tree:
+    """Arrays that every process has, on every device; those that are there stay as they are."""
+    sharding = NamedSharding(mesh, EVERYWHERE)
 
     def one(leaf: Any) -> Any:
         if isinstance(leaf, Tracer) or _is_on(leaf, mesh):
             return leaf
         if sharding.is_fully_addressable:
             return jax.device_put(leaf, sharding)
-        whole = np.asarray(leaf)
-        return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
+        array = np.asarray(leaf)  # device_put would compare it with that of all processes
+        return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
-    with jax.ensure_compile_time_eval():  # also while a program is being built
+    with jax.ensure_compile_time_eval():  # also while a program is being traced
         return jax.tree.map(one, tree)
 
 
@@ -137,7 +120,7 @@ def _is_on(leaf: Any, mesh: Mesh) -> bool:
 
 
 def off_mesh(tree: Tree) -> Tree:
-    """Whole arrays on this process's default device; all processes must ask at the same time."""
+    """Arrays on this process's default device; all processes must ask at the same time."""
     from jax.experimental.multihost_utils import process_allgather
 
     def one(leaf: Any) -> Any:
@@ -145,6 +128,7 @@ def off_mesh(tree: Tree) -> Tree:
             return leaf
         if not isinstance(leaf.sharding, NamedSharding):
             return leaf
+        # A copy that is on a device of this process will do, where all are alike.
         if leaf.is_fully_addressable or leaf.is_fully_replicated:
             return jax.numpy.asarray(np.asarray(leaf))
         return jax.numpy.asarray(process_allgather(leaf, tiled=True))
@@ -163,30 +147,13 @@ def from_first(tree: Tree) -> Tree:
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     # As whole numbers: what is sent is a sum, which would lose the sign of zeros.
     bits = [np.ascontiguousarray(leaf).reshape(-1).view(np.uint32) for leaf in leaves]
-    found = [np.asarray(each) for each in broadcast_one_to_all(bits)]
-    back = [each.view(leaf.dtype).reshape(leaf.shape) for each, leaf in zip(found, leaves)]
+    sent = [np.asarray(each) for each in broadcast_one_to_all(bits)]
+    back = [each.view(leaf.dtype).reshape(leaf.shape) for each, leaf in zip(sent, leaves)]
     return jax.tree.unflatten(jax.tree.structure(tree), back)
 
 
 def own_parts(array: jax.Array) -> list[np.ndarray]:
-    """The pieces along ``"data"`` of an array [rows, …] that are of this process, in order."""
+    """The pieces along ``"data"`` of an array [rows, …] that belong to this process, in order."""
+    # By their rows, since JAX promises no order of the shards.
     pieces = {shard.index[0].start or 0: shard.data for shard in array.addressable_shards}
     return [np.asarray(pieces[row])[0] for row in sorted(pieces)]
-
-
-@contextmanager
-def in_host_memory(wanted: bool = True) -> Iterator[None]:
-    """Inside, new arrays are in the memory of the host, whatever other devices there are.
-
-    Args:
-        wanted: False changes nothing.
-    """
-    try:
-        host = jax.local_devices(backend="cpu")[0] if wanted else None
-    except RuntimeError:  # JAX was told to do without
-        host = None
-    if host is None:
-        yield
-        return
-    with jax.default_device(host):
-        yield

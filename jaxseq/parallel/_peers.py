@@ -16,32 +16,29 @@ from jax.sharding import Mesh
 
 from jaxseq.parallel._mesh import check_mesh, spans_processes
 
-# -------------------------------------------------------------------------------------------------
-# Errors of a run of several processes: what to say of them, and whose they are.
-
-
 OWN = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED", "OUT_OF_RANGE", "NOT_FOUND")
-"""How messages of JAX begin that are about this process itself; all others of several processes
-are of connections that broke."""
+"""How JAX's messages about this process itself begin; all others are of broken connections."""
+
+_FINE, _FAILED = b"\x00", b"\x01"
+"""First byte of every message: whether its sender is well, or what follows is its error."""
+
+_TOLD = "told_to_peers"
+"""Attribute of an exception that the other processes know of, or cannot be told of any more."""
 
 
 def in_words(error: BaseException) -> str:
     """What went wrong, in one line, for those who do not see where.
 
     Example:
-        >>> in_words(ValueError("l2: expected 0 or more, got -1"))
-        'l2: expected 0 or more, got -1'
         >>> in_words(OSError(28, "No space left on device", "state"))
         'state: cannot be read or written: No space left on device'
-        >>> in_words(KeyError("word"))
-        "unexpected KeyError: 'word'"
     """
     if isinstance(error, OSError) and error.filename is not None:
         place = os.fsdecode(error.filename)
         return f"{place}: cannot be read or written: {error.strerror or error}"
     if isinstance(error, MemoryError):
         return "expected enough memory for the data, there is too little"
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).split())  # JAX's messages have many lines
     if isinstance(error, jax.errors.JaxRuntimeError) and text.startswith("RESOURCE_EXHAUSTED"):
         return f"expected enough memory on the devices, there is too little ({text:.200})"
     if isinstance(error, ValueError | OSError):
@@ -53,19 +50,13 @@ def is_lost(error: BaseException) -> bool:
     """Whether an error says that another process cannot be reached any more.
 
     Example:
-        >>> import jax
         >>> is_lost(jax.errors.JaxRuntimeError("UNAVAILABLE: connection reset by peer"))
         True
-        >>> is_lost(jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"))
-        False
     """
+    # A collective that was cut off comes as either type, by how far it had got.
     if isinstance(error, jax.errors.JaxRuntimeError):
         return not str(error).startswith(OWN)
     return isinstance(error, ValueError | OSError) and "Gloo" in str(error)
-
-
-_FINE, _FAILED = b"\x00", b"\x01"
-_TOLD = "told_to_peers"
 
 
 class OtherProcessError(ValueError):
@@ -82,18 +73,17 @@ class Peers:
     """All processes of a run, of which this is one.
 
     Each has its own part of a corpus. What they have to agree on they exchange: every process calls
-    the same methods in the same order, and each gets what all have sent.
+    the same methods in the same order, and each gets what all have sent. With one process, nothing
+    is sent.
 
     Args:
-        index: the number of this process. count: of all.
-        exchange_bytes: what every process sends, by its number, from what this one sends.
+        index: the number of this process.
+        count: of processes.
+        exchange_bytes: sends a message to all and returns what each has sent, by its number.
 
     Example:
-        >>> alone = Peers(0, 1, lambda message: [message])
-        >>> alone.exchange({"labels": ["N", "V"]})
+        >>> Peers(0, 1, lambda message: [message]).exchange({"labels": ["N", "V"]})
         [{'labels': ['N', 'V']}]
-        >>> alone.sum(np.array([1, 2])).tolist()
-        [1, 2]
     """
 
     index: int
@@ -106,23 +96,16 @@ class Peers:
         return self.index == 0
 
     def gather(self, message: bytes) -> list[bytes]:
-        """The messages of all, by process.
-
-        Raises:
-            OtherProcessError: where another one has failed in `guard`.
-        """
-        return self._receive(_FINE + message)
-
-    def _receive(self, message: bytes) -> list[bytes]:
+        """The messages of all; OtherProcessError where another process has failed in `guard`."""
         try:
-            found = self.exchange_bytes(message)
+            messages = self.exchange_bytes(_FINE + message)
         except BaseException as error:
             setattr(error, _TOLD, True)  # out of step: another message would not be understood
             raise
-        for number, other in enumerate(found):
-            if other[:1] == _FAILED and number != self.index:
-                raise OtherProcessError(f"process {number}: {other[1:].decode()}")
-        return [other[1:] for other in found]
+        for number, each in enumerate(messages):
+            if each[:1] == _FAILED:
+                raise OtherProcessError(f"process {number}: {each[1:].decode()}")
+        return [each[1:] for each in messages]
 
     def exchange(self, value: Any) -> list[Any]:
         """What all have sent, anything that JSON can hold."""
@@ -130,28 +113,34 @@ class Peers:
 
     def exchange_arrays(self, *arrays: np.ndarray) -> list[list[np.ndarray]]:
         """The arrays of all, which may differ in shape."""
-        return [unpack_arrays(message) for message in self.gather(pack_arrays(arrays))]
+        file = io.BytesIO()  # NumPy's own format keeps shapes and dtypes
+        np.savez(file, *arrays, allow_pickle=False)
+        unpacked = []
+        for message in self.gather(file.getvalue()):
+            with np.load(io.BytesIO(message), allow_pickle=False) as each:
+                unpacked.append([each[f"arr_{number}"] for number in range(len(each.files))])
+        return unpacked
 
     def sum(self, array: np.ndarray) -> np.ndarray:
         """The sum of all processes' arrays of one shape."""
         if self.count == 1:
             return array
-        return np.sum([found[0] for found in self.exchange_arrays(array)], 0, dtype=array.dtype)
+        # Always in the order of processes, so that all get the same to the bit.
+        return np.sum([each for (each,) in self.exchange_arrays(array)], 0, dtype=array.dtype)
 
     def any(self, array: np.ndarray) -> np.ndarray:
         """Where the array of any process is true."""
         if self.count == 1:
             return array
-        return np.any([found[0] for found in self.exchange_arrays(array)], 0)
+        return np.any([each for (each,) in self.exchange_arrays(array)], 0)
 
     def check_same(self, name: str, value: Any) -> None:
         """ValueError unless every process has the same, anything that JSON can hold.
 
-        Of dictionaries, the entries that differ are told.
+        The error names the entries of dictionaries that differ.
         """
-        found = self.exchange(value)
-        for number, other in enumerate(found):
-            first = found[0]
+        first, *later = self.exchange(value)
+        for number, other in enumerate(later, 1):
             if other == first:
                 continue
             if isinstance(first, dict) and isinstance(other, dict):
@@ -171,7 +160,7 @@ class Peers:
         """
         try:
             yield
-            if self.count > 1:
+            if self.count > 1:  # none leaves before all are well: the last may still fail
                 self.gather(b"")
         except OtherProcessError:
             raise
@@ -180,24 +169,6 @@ class Peers:
                 setattr(error, _TOLD, True)  # for a guard around this
                 self.exchange_bytes(_FAILED + in_words(error).encode())
             raise
-
-
-def pack_arrays(arrays: tuple[np.ndarray, ...] | list[np.ndarray]) -> bytes:
-    """Arrays of numbers as bytes.
-
-    Example:
-        >>> [array.tolist() for array in unpack_arrays(pack_arrays([np.array([1, 2])]))]
-        [[1, 2]]
-    """
-    file = io.BytesIO()
-    np.savez(file, *arrays, allow_pickle=False)
-    return file.getvalue()
-
-
-def unpack_arrays(message: bytes) -> list[np.ndarray]:
-    """The arrays of `pack_arrays`."""
-    with np.load(io.BytesIO(message), allow_pickle=False) as found:
-        return [found[f"arr_{number}"] for number in range(len(found.files))]
 
 
 def all_peers() -> Peers:
@@ -218,14 +189,15 @@ def _exchange_bytes(message: bytes) -> list[bytes]:
 
     lengths = np.asarray(process_allgather(np.array(len(message), np.int32)))
     width = 1 << max(6, int(lengths.max()) - 1).bit_length()  # few shapes, few compilations
-    padded = np.zeros(width, np.uint8)
+    padded = np.zeros(width, np.uint8)  # gathered arrays must have one shape
     padded[: len(message)] = np.frombuffer(message, np.uint8)
-    found = np.asarray(process_allgather(padded))
-    return [row[:length].tobytes() for row, length in zip(found, lengths.tolist())]
+    rows = np.asarray(process_allgather(padded))
+    return [row[:length].tobytes() for row, length in zip(rows, lengths.tolist())]
 
 
 def mesh_peers(mesh: Mesh | None) -> Peers:
     """The processes of a mesh; this one alone without one."""
+    # A mesh of this process's devices alone needs no others, whoever else takes part in the run.
     if mesh is None or not spans_processes(check_mesh(mesh)):
         return Peers(0, 1, lambda message: [message])
     return all_peers()

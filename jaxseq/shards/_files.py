@@ -1,4 +1,10 @@
-"""A corpus on disk that is trained on batch by batch, in an order that the step decides."""
+"""A corpus on disk that is trained on batch by batch, in an order that the step decides.
+
+A folder holds ``index.json``, ``vocabulary.safetensors`` and one safetensors file per shard. The
+index has the counts, the size and the SHA-256 of every file, and the digest of the vocabulary,
+which is also written into each shard: one that is cut off, changed, missing or of another
+vocabulary is noticed before it is used. Nothing in these files is executed.
+"""
 
 from __future__ import annotations
 
@@ -18,72 +24,58 @@ import numpy as np
 from jaxseq.crf import EncodedLabels, Layout, Shard, ShardMaker, join_shards, lay_out
 from jaxseq.text import FeatureExtractor, TokenFeatures, extractor_from_state
 
-# -------------------------------------------------------------------------------------------------
-# Featurised parts of a corpus on disk, and the index of them. Nothing in them is executed.
-#
-# A folder holds ``index.json``, ``vocabulary.safetensors`` and one safetensors file for each part.
-# The index has the counts, the size and the SHA-256 of every file, and the digest of the vocabulary,
-# which is also written into each part: a part that is cut off, changed, missing or of another
-# vocabulary is noticed before it is used.
-
-
 FORMAT, VERSION = "jaxseq shards", 1
 INDEX, VOCABULARY = "index.json", "vocabulary.safetensors"
+# The dtypes that we write, by their names in safetensors.
 DTYPES = {"I32": np.int32, "I64": np.int64, "F32": np.float32, "BOOL": np.bool_, "U8": np.uint8}
 
 
 @dataclass(frozen=True)
 class ShardFile:
-    """One part: its file, and what is in it. rows: packed rows of the index's width."""
+    """The file of one shard, and what is in it."""
 
     file: str
     sentences: int
     tokens: int
-    rows: int
+    rows: int  # packed rows of the index's width
     bytes: int
     sha256: str
 
 
 @dataclass(frozen=True)
 class ShardIndex:
-    """What there is to know of a corpus on disk without reading it.
-
-    classes: the labels. attributes, edge_attributes: how many there are. columns: attributes of a
-    token, at most. longest: tokens of a sentence, at most; width: slots of a packed row. weighted,
-    partial: whether any part has values of attributes, or labels that are not known for sure.
-    features: the extractor's description. vocabulary: the digest of it.
-    """
+    """What there is to know of a corpus on disk without reading it."""
 
     classes: list[str]
     attributes: int
     edge_attributes: int
-    columns: int
-    longest: int
-    width: int
-    weighted: bool
-    partial: bool
-    features: dict[str, Any]
-    vocabulary: str
-    vocabulary_sha256: str
+    columns: int  # attributes of a token, at most
+    longest: int  # tokens of a sentence, at most
+    width: int  # slots of a packed row
+    weighted: bool  # whether attributes of any shard have values
+    partial: bool  # whether labels of any shard are not known for sure
+    features: dict[str, Any]  # the extractor's description
+    vocabulary: str  # the digest of the extractor's state
+    vocabulary_sha256: str  # of its file
     shards: list[ShardFile]
 
     @property
     def sentences(self) -> int:
-        """Of all parts."""
+        """Of all shards."""
         return sum(shard.sentences for shard in self.shards)
 
     @property
     def tokens(self) -> int:
-        """Of all parts."""
+        """Of all shards."""
         return sum(shard.tokens for shard in self.shards)
 
     @property
     def rows(self) -> int:
-        """Of all parts."""
+        """Of all shards."""
         return sum(shard.rows for shard in self.shards)
 
 
-def digest_of(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+def state_digest(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
     """Says which vocabulary this is, from an extractor's state."""
     digest = hashlib.sha256(json.dumps(meta, sort_keys=True).encode())
     for name in sorted(arrays):
@@ -92,18 +84,18 @@ def digest_of(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-# ---------------------------------------------------------------------------------- writing
-
-
-def to_bytes(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> bytes:
-    """Arrays as safetensors."""
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], vocabulary: str) -> tuple[int, str]:
+    """Write arrays as safetensors, and say how many bytes they take and their SHA-256."""
     from safetensors.numpy import save
 
-    return save({name: np.ascontiguousarray(a) for name, a in arrays.items()}, metadata)
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    data = save(contiguous, {"vocabulary": vocabulary})
+    path.write_bytes(data)
+    return len(data), hashlib.sha256(data).hexdigest()
 
 
 def write_index(folder: Path, index: ShardIndex) -> None:
-    """Last of all files, so that a folder with an index is complete."""
+    """Write the index; last of all files, so that a folder with an index is complete."""
     body = {"format": FORMAT, "version": VERSION, **asdict(index)}
     body["checksum"] = _checksum(body)
     text = json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
@@ -111,15 +103,12 @@ def write_index(folder: Path, index: ShardIndex) -> None:
 
 
 def _checksum(body: dict[str, Any]) -> str:
-    rest = {name: value for name, value in body.items() if name != "checksum"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
-
-
-# ---------------------------------------------------------------------------------- reading
+    checked = {name: value for name, value in body.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(checked, sort_keys=True).encode()).hexdigest()
 
 
 def read_index(folder: Path) -> ShardIndex:
-    """The index of a folder; ValueError for what is none."""
+    """The index of a folder; ValueError where there is none, or one that was changed."""
     where = folder / INDEX
     if not where.is_file():
         raise ValueError(f"{where}: expected the index of a corpus of shards, there is none")
@@ -133,34 +122,20 @@ def read_index(folder: Path) -> ShardIndex:
         raise ValueError(f"{where}: expected the text that its checksum is of; it was changed")
     if version != VERSION:
         raise ValueError(f"{where}: expected version {VERSION}, got {version!r}")
-    names = set(ShardIndex.__dataclass_fields__)
-    fields = {name: value for name, value in body.items() if name in names}
-    fields["shards"] = [ShardFile(**shard) for shard in body["shards"]]
-    return ShardIndex(**fields)
+    fields = {name: body[name] for name in ShardIndex.__dataclass_fields__}
+    return ShardIndex(**{**fields, "shards": [ShardFile(**shard) for shard in body["shards"]]})
 
 
-def read_extractor(folder: Path, index: ShardIndex) -> FeatureExtractor:
-    """The extractor that the corpus was featurised by."""
-    where = folder / VOCABULARY
-    if not where.is_file():
-        raise ValueError(f"{where}: expected the vocabulary of the shards, there is none")
-    check_digest(where, index.vocabulary_sha256)
-    plain = {name: np.array(array) for name, array in map_arrays(where).items()}
-    if digest_of(index.features, plain) != index.vocabulary:
-        raise ValueError(f"{where}: expected the vocabulary of the index, got another")
-    return extractor_from_state(index.features, plain)
-
-
-def check_digest(where: Path, sha256: str) -> None:
+def _check_digest(where: Path, sha256: str) -> None:
     """ValueError unless a file has the content that the index says."""
     with open(where, "rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != sha256:
         raise ValueError(f"{where}: expected the file that {INDEX} describes; it was changed")
 
 
-def check_shard(folder: Path, index: ShardIndex, shard: ShardFile) -> Path:
-    """The path of a part's file; ValueError where it is missing, another's or cut off."""
+def _check_shard(folder: Path, index: ShardIndex, shard: ShardFile) -> Path:
+    """The path of a shard's file; ValueError where it is missing, another's or cut off."""
     where = folder / shard.file
     if not where.is_file():
         raise ValueError(f"{where}: expected a shard of the corpus there, found none")
@@ -168,7 +143,7 @@ def check_shard(folder: Path, index: ShardIndex, shard: ShardFile) -> Path:
     try:
         vocabulary = _read_header(where, size)[0].get("__metadata__", {}).get("vocabulary")
     except ValueError:
-        vocabulary = index.vocabulary  # there is no telling; the size will be another
+        vocabulary = index.vocabulary  # a header that is cut off: the size will tell
     if vocabulary != index.vocabulary:
         raise ValueError(
             f"{where}: expected a shard of the vocabulary {index.vocabulary[:12]}…, got one of "
@@ -179,18 +154,11 @@ def check_shard(folder: Path, index: ShardIndex, shard: ShardFile) -> Path:
     return where
 
 
-def map_shard(folder: Path, index: ShardIndex, shard: ShardFile) -> dict[str, np.ndarray]:
-    """The arrays of a part, mapped; ValueError where they are not those of the index."""
-    where = check_shard(folder, index, shard)
-    arrays = map_arrays(where)
-    shapes = {"ids": shard.tokens, "gold": shard.tokens, "lengths": shard.sentences}
-    for name, length in shapes.items():
-        if name not in arrays or len(arrays[name]) != length:
-            raise ValueError(f"{where}: {name}: expected {length} rows, got another number")
-    return arrays
+# safetensors itself copies an array as a whole, where a batch needs a few rows of it: so the
+# headers are read here, and NumPy maps what they point at.
 
 
-def map_arrays(where: Path) -> dict[str, np.ndarray]:
+def _map_arrays(where: Path) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file, mapped: a page is read when it is looked at."""
     size = where.stat().st_size
     header, start = _read_header(where, size)
@@ -205,13 +173,15 @@ def _read_header(where: Path, size: int) -> tuple[dict[str, Any], int]:
     """What a safetensors file says of itself, and where its arrays begin."""
     with open(where, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        text = file.read(length) if length <= size else b""
+        text = (
+            file.read(length) if length <= size else b""
+        )  # a wrong length must not ask for memory
     try:
         header = json.loads(text)
+        if not isinstance(header, dict):
+            raise ValueError(f"{header!r:.60}")
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: expected safetensors, got {error!r:.100}") from error
-    if not isinstance(header, dict):
-        raise ValueError(f"{where}: expected safetensors, got {header!r:.60}")
     return header, 8 + length
 
 
@@ -221,17 +191,17 @@ def _map(where: Path, size: int, start: int, entry: dict[str, Any]) -> np.ndarra
     if end - first != math.prod(shape) * dtype.itemsize or start + end > size:
         raise ValueError("arrays that reach beyond the end of the file")
     if first == end:
-        return np.zeros(shape, dtype)
+        return np.zeros(shape, dtype)  # an empty range cannot be mapped
     return np.memmap(where, dtype, "r", start + first, shape)
 
 
 # -------------------------------------------------------------------------------------------------
-# Which part of a batch is whose, where many devices train on shards of one corpus.
+# Which rows of a batch are whose, where many devices train on shards of one corpus.
 #
-# The shards of a corpus are dealt out to streams: stream g of G has those whose number is g modulo G.
-# A batch has rows of every stream. A place, one along ``"data"`` of a mesh, works on all rows of some
-# streams, or where there are more places than streams, on some rows of one stream. So what a batch
-# is depends on the number of streams, and not on that of places.
+# The shards of a corpus are dealt out to streams: stream g of G has those whose number is g modulo
+# G, and a batch has rows of every stream. A place, one along ``"data"`` of a mesh, works on all
+# rows of some streams, or where there are more places than streams, on some rows of one stream. So
+# what a batch is depends on the number of streams, and not on that of places.
 
 
 class Piece(NamedTuple):
@@ -252,11 +222,10 @@ def deal_streams(streams: int, places: int) -> list[list[Piece]]:
         [[Piece(stream=0, part=0, parts=2)], [Piece(stream=0, part=1, parts=2)]]
     """
     if places <= streams:
-        owners = [stream * places // streams for stream in range(streams)]
-        return [
-            [Piece(stream) for stream in range(streams) if owners[stream] == place]
-            for place in range(places)
-        ]
+        pieces: list[list[Piece]] = [[] for _ in range(places)]
+        for stream in range(streams):
+            pieces[stream * places // streams].append(Piece(stream))
+        return pieces
     chosen = [place * streams // places for place in range(places)]
     return [
         [Piece(stream, place - chosen.index(stream), chosen.count(stream))]
@@ -285,10 +254,9 @@ class StreamedCorpus:
     shard). So the batch of a step depends on the seed and the step alone: training that was
     stopped goes on at any step without knowing how it came there.
 
-    With several streams (`jaxseq.shards._files`), each goes through shards of its own in
-    this way, side by side, and a batch has rows of all of them. A stream with fewer batches than
-    the longest has nothing for some steps, which are spread over the epoch. Neither depends on how
-    many places there are.
+    Several streams go through shards of their own in this way, side by side, and a batch has rows
+    of all of them. A stream with fewer batches than the longest has nothing for some steps, which
+    are spread over the epoch. Neither depends on how many places there are.
 
     Args:
         folder: of `jaxseq shard`, or `jaxseq.shards.write_shards`.
@@ -340,17 +308,16 @@ class StreamedCorpus:
                 f"{streams}"
             )
         self._pieces, self.own = deal_streams(streams, places), list(own)
+        self._own_streams = {piece.stream for place in own for piece in self._pieces[place]}
         for number in self.own_shards:
-            check_shard(self.folder, self.index, self.index.shards[number])
+            _check_shard(self.folder, self.index, self.index.shards[number])
         share = self.index.rows * batch_size / max(1, self.index.sentences)
         self.rows_of_stream = max(1, round(share / streams))
         self._batches = np.array([-(-s.rows // self.rows_of_stream) for s in self.index.shards])
-        self._checked: set[int] = set()
-        self._held: dict[int, tuple[int, ShardMaker]] = {}
-        self._drawn: tuple[int, list[np.ndarray]] | None = None
-        self.loads = 0
-
-    # ------------------------------------------------------------------------------- counts
+        self._checked: set[int] = set()  # shards whose content was seen to be that of the index
+        self._held: dict[int, tuple[int, ShardMaker]] = {}  # stream → its shard at hand
+        self._drawn: tuple[int, list[np.ndarray]] | None = None  # the last epoch and its orders
+        self.loads = 0  # how often a shard was opened
 
     @property
     def classes(self) -> list[str]:
@@ -375,14 +342,19 @@ class StreamedCorpus:
     @property
     def own_shards(self) -> list[int]:
         """The numbers of those that this process reads."""
-        streams = {piece.stream for place in self.own for piece in self._pieces[place]}
-        return [number for number in range(self.num_shards) if number % self.streams in streams]
+        shards = range(self.num_shards)
+        return [number for number in shards if number % self.streams in self._own_streams]
 
     def extractor(self) -> FeatureExtractor:
         """What the corpus was featurised by, with its vocabulary."""
-        return read_extractor(self.folder, self.index)
-
-    # -------------------------------------------------------------------------------- order
+        where = self.folder / VOCABULARY
+        if not where.is_file():
+            raise ValueError(f"{where}: expected the vocabulary of the shards, there is none")
+        _check_digest(where, self.index.vocabulary_sha256)
+        arrays = {name: np.array(array) for name, array in _map_arrays(where).items()}
+        if state_digest(self.index.features, arrays) != self.index.vocabulary:
+            raise ValueError(f"{where}: expected the vocabulary of the index, got another")
+        return extractor_from_state(self.index.features, arrays)
 
     def _orders(self, epoch: int) -> list[np.ndarray]:
         """The shards of each stream, in the order of an epoch."""
@@ -392,13 +364,14 @@ class StreamedCorpus:
             self._drawn = epoch, orders
         return self._drawn[1]
 
-    def place_of(self, step: int, stream: int = 0) -> Place:
+    def locate(self, step: int, stream: int = 0) -> Place:
         """Where the batch of a step is, or a stream's rows of it."""
         if step < 0:
             raise ValueError(f"step: expected 0 or more, got {step}")
         epoch, position = divmod(step, self.num_batches)
         order = self._orders(epoch)[stream]
         ends = np.cumsum(self._batches[order])
+        # The stream's batches spread over the steps of the epoch, as Bresenham draws a line.
         number, after = (p * int(ends[-1]) // self.num_batches for p in (position, position + 1))
         turn = int(np.searchsorted(ends, number, side="right"))
         shard = int(order[turn])
@@ -418,38 +391,48 @@ class StreamedCorpus:
                 return True
         return False
 
-    # ------------------------------------------------------------------------------ batches
-
     def open(self, step: int) -> None:
         """Have the shards at hand that this process needs for a step."""
-        for stream in {piece.stream for place in self.own for piece in self._pieces[place]}:
-            self._maker_of(stream, self.place_of(step, stream).shard)
+        for stream in self._own_streams:
+            self._maker(stream, self.locate(step, stream).shard)
 
     def batch_at(self, step: int, place: int = 0) -> Shard:
         """The batch of a step, or a place's rows of it; all have the same shape."""
         pieces = self._pieces[place]
-        found = [self._piece_at(step, piece) for piece in pieces]
-        while len(found) < max(map(len, self._pieces)):
-            found.append(self._piece_at(step, pieces[0], empty=True))
-        return join_shards(found)
+        batches = [self._piece_at(step, piece) for piece in pieces]
+        # Places with fewer streams than others get empty rows: compiled programs want one shape.
+        missing = max(map(len, self._pieces)) - len(pieces)
+        batches += [self._piece_at(step, pieces[0], empty=True) for _ in range(missing)]
+        return join_shards(batches)
 
     def batches(self, start: int, stop: int) -> Iterator[Shard]:
         """The batches of the steps from `start` on, up to the one before `stop`."""
         return (self.batch_at(step) for step in range(start, stop))
 
     def _piece_at(self, step: int, piece: Piece, empty: bool = False) -> Shard:
-        place = self.place_of(step, piece.stream)
-        maker = self._maker_of(piece.stream, place.shard)
-        number = None if empty or place.batch is None else place.batch * piece.parts + piece.part
-        return self._uniform(maker(maker.num_shards if number is None else number))
+        place = self.locate(step, piece.stream)
+        maker = self._maker(piece.stream, place.shard)
+        number = maker.num_shards  # one past the last: a batch without a sentence
+        if not empty and place.batch is not None:
+            number = place.batch * piece.parts + piece.part
+        batch = maker(number)
+        missing = self.index.columns - batch.ids.shape[1]
+        if not missing:
+            return batch
+        # As many columns as the widest shard has, again for the sake of one shape.
+        width = ((0, 0), (0, missing))
+        ids = jnp.pad(batch.ids, width, constant_values=self.index.attributes)
+        batch = eqx.tree_at(lambda batch: batch.ids, batch, ids)
+        if batch.values is None:
+            return batch
+        return eqx.tree_at(lambda batch: batch.values, batch, jnp.pad(batch.values, width))
 
-    def _maker_of(self, stream: int, shard: int) -> ShardMaker:
+    def _maker(self, stream: int, shard: int) -> ShardMaker:
+        """Of the batches of a stream's shard."""
         if stream not in self._held or self._held[stream][0] != shard:
             self._held.pop(stream, None)  # before the next is there: there are never two
-            self._held[stream] = shard, self._maker(shard)
+            self._held[stream] = shard, self._open_shard(shard)
         return self._held[stream][1]
-
-    # ------------------------------------------------------------------------------- shards
 
     def part(self, number: int) -> tuple[TokenFeatures, EncodedLabels]:
         """Features and labels of a shard, mapped.
@@ -457,41 +440,35 @@ class StreamedCorpus:
         Its labels are never None where any shard of the corpus has some that are not known.
         """
         shard = self.index.shards[number]
+        where = _check_shard(self.folder, self.index, shard)
         if number not in self._checked:
-            check_digest(check_shard(self.folder, self.index, shard), shard.sha256)
+            _check_digest(where, shard.sha256)
             self._checked.add(number)
-        arrays = map_shard(self.folder, self.index, shard)
+        arrays = _map_arrays(where)
+        rows = {"ids": shard.tokens, "gold": shard.tokens, "lengths": shard.sentences}
+        for name, length in rows.items():
+            if name not in arrays or len(arrays[name]) != length:
+                raise ValueError(f"{where}: {name}: expected {length} rows, got another number")
         self.loads += 1
         lengths, gold = np.array(arrays["lengths"]), np.array(arrays["gold"])
         values = arrays.get("values")
         if values is None and self.index.weighted:
-            values = (arrays["ids"] >= 0).astype(np.float32)
+            values = (arrays["ids"] >= 0).astype(np.float32)  # as other shards have them
         features = TokenFeatures(arrays["ids"], values, lengths, arrays.get("edge_ids"))
         allowed = arrays.get("allowed")
         if allowed is None and self.index.partial:
             allowed = gold[:, None] == np.arange(len(self.classes))
         return features, EncodedLabels(gold, allowed)
 
-    def _maker(self, number: int) -> ShardMaker:
+    def _open_shard(self, number: int) -> ShardMaker:
         """Of the batches of a shard; part p of P of batch b is made as number b·P + p."""
         features, labels = self.part(number)
         layout = lay_out(features.lengths, int(self._batches[number]), width=self.index.width)
         every = [piece for pieces in self._pieces for piece in pieces]
+        # Rows enough for the stream with fewest parts: again one shape for all.
         rows = -(-self.rows_of_stream // min(piece.parts for piece in every))
         parts = next(p.parts for p in every if p.stream == number % self.streams)
         row, offset = np.divmod(layout.slot, layout.width)
         shard, slot = layout.shard * parts + row % parts, row // parts * layout.width + offset
         layout = Layout(shard, slot, rows, layout.width, rows * layout.width)
         return ShardMaker(layout, features, self.index.attributes, labels)
-
-    def _uniform(self, batch: Shard) -> Shard:
-        """With as many columns as the widest shard has."""
-        missing = self.index.columns - batch.ids.shape[1]
-        if not missing:
-            return batch
-        width = ((0, 0), (0, missing))
-        ids = jnp.pad(batch.ids, width, constant_values=self.index.attributes)
-        batch = eqx.tree_at(lambda batch: batch.ids, batch, ids)
-        if batch.values is None:
-            return batch
-        return eqx.tree_at(lambda batch: batch.values, batch, jnp.pad(batch.values, width))

@@ -1,47 +1,62 @@
-"""Labels as numbers, known, partly known or unknown."""
+"""Sentences and labels as users give them, checked; labels as numbers, known or partly known."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import numbers
-import os
 from collections.abc import Iterable, Sequence, Set
-from pathlib import Path
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
-from sklearn.base import clone
+from jaxtyping import Array, Bool
 
-from jaxseq._io import replacing
-from jaxseq.crf import UNKNOWN, EncodedLabels, Legal
-from jaxseq.taggers._together import Together
+from jaxseq.parallel import Devices
 from jaxseq.text import legal_transitions
 
-# -------------------------------------------------------------------------------------------------
-# What the estimator refuses, and how it says so.
+UNKNOWN = -1
+"""Stands for the label of a token that has none, or several possible ones."""
+
+Label: TypeAlias = str | Set[str] | None
+"""What is known of a token's label: itself, a set of possible ones, or nothing."""
 
 
-def check_possible(possible: np.ndarray, lengths: np.ndarray) -> None:
-    """ValueError for the first sentence with a token that can have no label at all."""
-    if not possible.all():
-        token = int(np.flatnonzero(~possible)[0])
-        sentence = int(np.searchsorted(np.cumsum(lengths), token, side="right"))
-        raise ValueError(
-            f"X[{sentence}]: expected a sentence that the scheme gives at least one labelling, "
-            f"got one of {int(lengths[sentence])} tokens with none"
-        )
+class Legal(NamedTuple):
+    """Which transitions, starts and stops a model may use."""
+
+    transitions: Bool[Array, "s s"]
+    start: Bool[Array, " s"]
+    stop: Bool[Array, " s"]
+
+
+@dataclass(frozen=True)
+class EncodedLabels:
+    """Labels of all tokens of a corpus, one after another.
+
+    gold: int32 [N], −1 where not known. allowed: bool [N, s], or None when all are known.
+    """
+
+    gold: np.ndarray
+    allowed: np.ndarray | None
 
 
 def check_sentences(X: Iterable[Any]) -> Iterable[Any]:
+    """The sentences; ValueError for something that cannot be iterated over."""
     if not isinstance(X, Iterable):
         raise ValueError(f"X: expected sentences, got {X!r:.60}")
     return X
 
 
+def check_unlabelled(unlabelled: Any) -> list[Any]:
+    """The sentences as a list; ValueError for something that does not hold sentences."""
+    if isinstance(unlabelled, str | bytes) or not isinstance(unlabelled, Iterable):
+        raise ValueError(f"unlabelled: expected sentences, got {unlabelled!r:.60}")
+    return list(unlabelled)
+
+
 def check_number(name: str, value: Any, low: int, kind: type) -> None:
-    if isinstance(value, bool) or not isinstance(value, kind):
+    """ValueError unless a parameter is a finite number of a kind, `low` or more."""
+    if isinstance(value, bool) or not isinstance(value, kind):  # True is an int, but no number
         wanted = "a whole number" if kind is numbers.Integral else "a number"
         raise ValueError(f"{name}: expected {wanted}, got {value!r:.60}")
     if not low <= value < np.inf:
@@ -49,6 +64,7 @@ def check_number(name: str, value: Any, low: int, kind: type) -> None:
 
 
 def check_sentence_weights(weights: Sequence[float] | None, count: int) -> np.ndarray | None:
+    """The weights as float64 [count]; ValueError unless all are ≥ 0 and some are > 0."""
     if weights is None:
         return None
     try:
@@ -57,52 +73,49 @@ def check_sentence_weights(weights: Sequence[float] | None, count: int) -> np.nd
         raise ValueError(f"sample_weight: expected numbers, got {weights!r:.60}") from error
     if array.shape != (count,):
         raise ValueError(
-            f"sample_weight: expected {count} numbers, one a sentence, got shape "
+            f"sample_weight: expected {count} numbers, one per sentence, got shape "
             f"{list(array.shape)}"
         )
-    if not (np.isfinite(array) & (array >= 0)).all():
-        bad = int(np.flatnonzero(~(np.isfinite(array) & (array >= 0)))[0])
+    wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
+    if len(wrong):
         raise ValueError(
-            f"sample_weight[{bad}]: expected a finite number, 0 or more, got {array[bad]}"
+            f"sample_weight[{wrong[0]}]: expected a finite number, 0 or more, got {array[wrong[0]]}"
         )
     if not array.any():
         raise ValueError("sample_weight: expected at least one weight above 0, got none")
     return array
 
 
-Label: TypeAlias = str | Set[str] | None
-"""What is known of a token's label: itself, a set of possible ones, or nothing."""
-
-
 def check_labels(y: Sequence[Sequence[Label]], lengths: np.ndarray) -> list[Label]:
     """The labels of all tokens in one list; ValueError when they do not go with the sentences."""
     if not isinstance(y, Iterable):
         raise ValueError(f"y: expected labels for {len(lengths)} sentences, got {y!r:.80}")
-    y = list(y)
+    y = list(y)  # which may be a generator
     if len(y) != len(lengths):
         raise ValueError(f"y: expected labels for {len(lengths)} sentences, got {len(y)}")
     flat: list[Label] = []
     for index, (labels, length) in enumerate(zip(y, lengths)):
-        plain = isinstance(labels, Iterable) and not isinstance(labels, str | Set)
-        labels = list(labels) if plain else labels
-        if not plain or len(labels) != length:
-            got = f"{len(labels)} labels" if plain else f"{labels!r:.80}"
-            raise ValueError(f"y[{index}]: expected {length} labels, one a token, got {got}")
+        # A string or a set would iterate, too, but is one label.
+        is_list = isinstance(labels, Iterable) and not isinstance(labels, str | Set)
+        labels = list(labels) if is_list else labels
+        if not is_list or len(labels) != length:
+            got = f"{len(labels)} labels" if is_list else f"{labels!r:.80}"
+            raise ValueError(f"y[{index}]: expected {length} labels, one per token, got {got}")
         flat.extend(labels)
     return flat
 
 
 def find_classes(
-    flat: list[Label], lengths: np.ndarray, together: Together | None = None
+    flat: list[Label], lengths: np.ndarray, devices: Devices | None = None
 ) -> list[str]:
     """Every label that occurs, sorted; with several processes, in any of them."""
-    found: set[str] = set()
+    labels: set[str] = set()
     for position, label in enumerate(flat):
         if isinstance(label, str):
-            found.add(str(label))  # a NumPy string becomes a plain one
+            labels.add(str(label))  # a NumPy string becomes a plain one
         elif label is not None:
-            found |= _check_set(label, position, lengths)
-    classes = sorted(found) if together is None else together.union(found)
+            labels |= _check_set(label, position, lengths)
+    classes = sorted(labels) if devices is None else devices.union(labels)
     if not classes:
         raise ValueError("y: expected at least one token with a label, got none")
     return classes
@@ -115,23 +128,21 @@ def _place(position: int, lengths: np.ndarray) -> str:
 
 
 def _check_set(label: object, position: int, lengths: np.ndarray) -> set[str]:
-    if (
-        not isinstance(label, Set)
-        or not label
-        or not all(isinstance(choice, str) for choice in label)
-    ):
+    """A set of possible labels, NumPy's strings as plain ones."""
+    sound = isinstance(label, Set) and label and all(isinstance(each, str) for each in label)
+    if not sound:
         raise ValueError(
             f"{_place(position, lengths)}: expected a label (a string), a set of possible labels, "
             f"or None, got {label!r:.80}"
         )
-    return {str(choice) for choice in label}
+    return {str(choice) for choice in label}  # pyright: ignore
 
 
 def encode_labels(flat: list[Label], classes: list[str], lengths: np.ndarray) -> EncodedLabels:
     """Numbers for labels; a set of one is the label itself. ValueError on one not in `classes`."""
     number = {label: index for index, label in enumerate(classes)}
     gold = np.empty(len(flat), np.int32)
-    partial: dict[int, list[int]] = {}
+    partial: dict[int, list[int]] = {}  # choices of the tokens whose label is not a plain string
     for position, label in enumerate(flat):
         if isinstance(label, str):
             index = number.get(label)
@@ -149,16 +160,17 @@ def encode_labels(flat: list[Label], classes: list[str], lengths: np.ndarray) ->
                     f"{_place(position, lengths)}: expected labels of the model {classes}, "
                     f"got {strange}"
                 )
-            numbers = [number[choice] for choice in choices]
-            gold[position] = numbers[0] if len(numbers) == 1 else UNKNOWN
-            partial[position] = numbers
+            indices = [number[choice] for choice in choices]
+            gold[position] = indices[0] if len(indices) == 1 else UNKNOWN
+            partial[position] = indices
     if not (gold == UNKNOWN).any():
         return EncodedLabels(gold, None)
+    # Once one token is uncertain, every token has a row of what is allowed.
     allowed = np.zeros((len(flat), len(classes)), bool)
     known = np.flatnonzero(gold != UNKNOWN)
     allowed[known, gold[known]] = True
-    for position, numbers in partial.items():
-        allowed[position, numbers] = True
+    for position, indices in partial.items():
+        allowed[position, indices] = True
     return EncodedLabels(gold, allowed)
 
 
@@ -166,8 +178,7 @@ def legal_by_scheme(classes: list[str], scheme: str | None) -> Legal | None:
     """What a chunking scheme allows among the labels; None without a scheme."""
     if scheme is None:
         return None
-    found = legal_transitions(classes, scheme)
-    return Legal(*(jnp.asarray(array) for array in found))
+    return Legal(*(jnp.asarray(array) for array in legal_transitions(classes, scheme)))
 
 
 def check_paths_legal(
@@ -180,15 +191,17 @@ def check_paths_legal(
     if legal is None or not len(labels.gold):
         return
     ends = np.cumsum(lengths)
+    # Sentences without a token have neither a first nor a last one.
     first = np.zeros(len(labels.gold), bool)
     last = first.copy()
     first[(ends - lengths)[lengths > 0]] = True
     last[ends[lengths > 0] - 1] = True
     gold, known = labels.gold, labels.gold >= 0
     before = np.roll(gold, 1)
-    pairs = known & np.roll(known, 1) & ~first
+    pairs = known & np.roll(known, 1) & ~first  # the pair that ends at each token
     wrong = np.zeros(len(gold), bool)
     wrong[pairs] = ~np.asarray(legal.transitions)[before[pairs], gold[pairs]]
+    # An unknown label, −1, is looked up as label 0, and left out by `known`.
     wrong |= known & first & ~np.asarray(legal.start)[np.maximum(gold, 0)]
     wrong |= known & last & ~np.asarray(legal.stop)[np.maximum(gold, 0)]
     if wrong.any():
@@ -198,90 +211,3 @@ def check_paths_legal(
             f"{_place(position, lengths)}: expected labels that the scheme allows, got "
             f"{classes[gold[position]]!r} {context}; convert the labels, or train without `scheme`"
         )
-
-
-# -------------------------------------------------------------------------------------------------
-# What is done so far of a long job made of many trainings, in a small JSON file.
-
-
-FORMAT = "jaxseq notes 1"
-
-
-class Notes:
-    """JSON values that are written at once or not at all; nothing is kept without a path.
-
-    Args:
-        path: the file, or None.
-        job: everything that the results depend on; `load` refuses the notes of another job.
-    """
-
-    def __init__(self, path: str | os.PathLike[str] | None, job: Iterable[Any]):
-        if not isinstance(path, str | os.PathLike | None):
-            raise ValueError(f"checkpoint: expected a path or None, got {path!r:.60}")
-        if path is not None and Path(path).is_dir():
-            raise ValueError(f"{path}: expected a file to keep notes in, got a folder")
-        self._path = None if path is None else Path(path)
-        digest = hashlib.sha256()
-        if path is not None:
-            for part in job:
-                digest.update(text_of(part).encode("utf-8", "surrogatepass") + b"\0")
-        self._about = digest.hexdigest()
-
-    def load(self) -> Any:
-        """The value of the last `save`; None where there is none."""
-        if self._path is None or not self._path.exists():
-            return None
-        try:
-            found = json.loads(self._path.read_bytes())
-            whole = found["format"] == FORMAT and "about" in found and "value" in found
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ValueError(f"{self._path}: expected {FORMAT}, got {error!r:.80}") from error
-        if not whole:
-            raise ValueError(f"{self._path}: expected {FORMAT}, got another kind of file")
-        if found["about"] != self._about:
-            raise ValueError(
-                f"{self._path}: expected notes of this very job (same data and settings), got "
-                "those of another; delete the file or name another"
-            )
-        return found["value"]
-
-    def save(self, value: Any) -> None:
-        """Replace the notes."""
-        if self._path is None:
-            return
-        whole = {"format": FORMAT, "about": self._about, "value": value}
-        with replacing(self._path) as temporary:
-            temporary.write_text(json.dumps(whole))
-
-    def remove(self) -> None:
-        """The job is done."""
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
-
-
-def text_of(part: Any) -> str:
-    """Of data and settings, the same in every process."""
-    if isinstance(part, set | frozenset):
-        return repr(sorted(map(text_of, part)))
-    if isinstance(part, list | tuple):
-        return "[" + ",".join(map(text_of, part)) + "]"
-    if isinstance(part, dict):
-        return "{" + ",".join(f"{key!r}:{text_of(part[key])}" for key in part) + "}"
-    return repr(part)
-
-
-QUIET = {"progress": False, "checkpoint": None}
-
-
-def fresh(estimator: Any) -> Any:
-    """An untrained copy that shows and keeps nothing of its own."""
-    copy: Any = clone(estimator)
-    its_own = copy.get_params(deep=False)
-    return copy.set_params(**{name: value for name, value in QUIET.items() if name in its_own})
-
-
-def settings_of(estimator: Any) -> dict[str, Any]:
-    """Class and parameters, without what does not bear on the result."""
-    settings = estimator.get_params(deep=False)
-    settings = {name: value for name, value in settings.items() if name not in QUIET}
-    return {"class": type(estimator).__name__, **settings}

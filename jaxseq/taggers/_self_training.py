@@ -13,9 +13,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from jaxseq._io import Fingerprint, SearchStore
 from jaxseq._runtime import Outcome, progress_bar
-from jaxseq.crf import check_unlabelled
-from jaxseq.taggers._labels import Label, Notes, check_number, fresh, settings_of
+from jaxseq.taggers._labels import Label, check_number, check_unlabelled
+from jaxseq.taggers._notes import fresh, settings_of
 
 Guess = list[str | None]
 
@@ -38,8 +39,10 @@ class SelfTraining(BaseEstimator):
             starts, self-training goes on from it, with the same result as if it had never stopped.
 
     Attributes:
-        tagger_: the tagger of the last round. labels_: that it gives the unlabelled sentences,
-        None where they are not sure enough to learn from. rounds_: trainings after the first.
+        tagger_: the tagger of the last round.
+        labels_: those that it gives the unlabelled sentences, None where they are not sure enough
+            to learn from.
+        rounds_: trainings after the first.
         history_: for every round the number of labels that changed, and of those learnt from.
         outcome_: why it ended.
 
@@ -78,57 +81,55 @@ class SelfTraining(BaseEstimator):
         """Train.
 
         Args:
-            X, y: sentences and labels, as for the estimator.
+            X: sentences, as for the estimator.
+            y: their labels, as for the estimator.
             unlabelled: more sentences.
 
         Returns:
             Itself. After Ctrl-C it holds the tagger of the last complete round.
         """
         self._check()
-        X, y, others = list(X), list(y), check_unlabelled(unlabelled)
+        X, y, unlabelled = list(X), list(y), check_unlabelled(unlabelled)
         about = (settings_of(self.estimator), self.confidence, self.confidence_of)
-        notes = Notes(self.checkpoint, (about, X, y, others))
-        kept = notes.load()
-        progress = None if kept is None else _Progress(**kept)
+        store = SearchStore(
+            self.checkpoint, lambda: Fingerprint("self-training", about, X, y, unlabelled)
+        )
+        saved = store.load()
+        # Of an earlier `fit`: what is here after Ctrl-C must be of this one.
         self.__dict__.pop("tagger_", None)
-        if progress is None:
+        if saved is not None:
+            past = _Progress(**saved.notes)
+        else:
             self.tagger_ = fresh(self.estimator).fit(X, y)
             if _interrupted(self.tagger_):
                 return self._end(Outcome.INTERRUPTED, None, [])
-            progress = _Progress(self._guess(self.tagger_, others), [], [])
-            if not _any_known(progress.labels):
-                empty = not any(progress.labels)
-                outcome = Outcome.FIXED_POINT if empty else Outcome.UNSURE
-                return self._end(outcome, progress.labels, [])
+            past = _Progress(self._guess(self.tagger_, unlabelled), [], [])
+            if not _count_known(past.labels):
+                outcome = Outcome.UNSURE if any(past.labels) else Outcome.FIXED_POINT
+                return self._end(outcome, past.labels, [])
         with progress_bar("self-training", self.max_rounds, self.progress) as tick:
-            return self._go_on(X, y, others, progress, notes, tick)
-
-    def _go_on(
-        self, X: list[Any], y: list[Any], others: list[Any], past: _Progress, notes: Notes, tick
-    ) -> SelfTraining:
-        """Rounds until one of the ends."""
-        while True:
-            labels = past.labels
-            used = [(x, guess) for x, guess in zip(others, labels) if any(map(_is_known, guess))]
-            everything = (X + [x for x, _ in used], y + [guess for _, guess in used])
-            tagger = fresh(self.estimator).fit(*everything)
-            if _interrupted(tagger):
-                if not hasattr(self, "tagger_"):  # resumed, and no round is complete
-                    raise KeyboardInterrupt
-                return self._end(Outcome.INTERRUPTED, labels, past.history)
-            self.tagger_ = tagger
-            new = self._guess(tagger, others)
-            changed = sum(a != b for pair in zip(labels, new) for a, b in zip(*pair))
-            learnt = sum(_is_known(label) for guess in labels for label in guess)
-            past.seen.append(_digest(labels))
-            past.history.append({"changed": changed, "learnt_from": learnt})
-            tick(len(past.history), changed)
-            outcome = self._why_stop(changed, new, past)
-            if outcome is not None:
-                notes.remove()
-                return self._end(outcome, new, past.history)
-            past = past._replace(labels=new)
-            notes.save(past._asdict())
+            while True:
+                labels = past.labels
+                # A sentence of which nothing is sure would only slow training down.
+                used = [pair for pair in zip(unlabelled, labels) if _count_known([pair[1]])]
+                guessed = ([x for x, _ in used], [guess for _, guess in used])
+                tagger = fresh(self.estimator).fit(X + guessed[0], y + guessed[1])
+                if _interrupted(tagger):
+                    if not hasattr(self, "tagger_"):  # resumed, and no round is complete
+                        raise KeyboardInterrupt
+                    return self._end(Outcome.INTERRUPTED, labels, past.history)
+                self.tagger_ = tagger
+                new = self._guess(tagger, unlabelled)
+                changed = sum(a != b for pair in zip(labels, new) for a, b in zip(*pair))
+                past.seen.append(_digest(labels))
+                past.history.append({"changed": changed, "learnt_from": _count_known(labels)})
+                tick(len(past.history), changed)
+                outcome = self._why_stop(changed, new, past)
+                if outcome is not None:  # done: the next `fit` must not go on from here
+                    store.remove()
+                    return self._end(outcome, new, past.history)
+                past = past._replace(labels=new)
+                store.save(past._asdict())  # before the next round, which may be interrupted
 
     def _check(self) -> None:
         check_number("max_rounds", self.max_rounds, 1, numbers.Integral)
@@ -149,10 +150,16 @@ class SelfTraining(BaseEstimator):
             return tagger.predict(sentences)
         if self.confidence_of == "sentence":
             least = np.log(self.confidence) if self.confidence > 0 else -np.inf
-            found = tagger.predict_k_best(sentences, 1)
-            _check_possible(found)
-            best = (paths[0] for paths in found)
+            answers = tagger.predict_k_best(sentences, 1)
+            for index, paths in enumerate(answers):
+                if not paths:
+                    raise ValueError(
+                        f"unlabelled: sentence {index}: expected one that the scheme gives at "
+                        "least one labelling, got one with none"
+                    )
+            best = (paths[0] for paths in answers)
             return [path if log_p >= least else [None] * len(path) for path, log_p in best]
+        # Token by token, what is not sure enough becomes unknown: a partial labelling.
         place = {label: column for column, label in enumerate(tagger.classes_)}
         return [
             [label if p[place[label]] >= self.confidence else None for label, p in zip(*both)]
@@ -160,11 +167,12 @@ class SelfTraining(BaseEstimator):
         ]
 
     def _why_stop(self, changed: int, new: list[Guess], past: _Progress) -> Outcome | None:
+        # In order of what says most about the result: a fixed point may also be a last round.
         if not changed:
             return Outcome.FIXED_POINT
-        if not any(_is_known(label) for guess in new for label in guess):
+        if not _count_known(new):
             return Outcome.UNSURE
-        if _digest(new) in past.seen:
+        if _digest(new) in past.seen:  # training is deterministic: the same rounds would follow
             return Outcome.CYCLE
         return Outcome.MAX_ROUNDS if len(past.history) >= self.max_rounds else None
 
@@ -208,23 +216,11 @@ def _interrupted(tagger: Any) -> bool:
     return getattr(tagger, "outcome_", None) is Outcome.INTERRUPTED
 
 
-def _check_possible(found: list[list[Any]]) -> None:
-    """ValueError for the first sentence that has no labelling."""
-    for index, paths in enumerate(found):
-        if not paths:
-            raise ValueError(
-                f"unlabelled: sentence {index}: expected one that the scheme gives at least one "
-                "labelling, got one with none"
-            )
-
-
-def _is_known(label: str | None) -> bool:
-    return label is not None
-
-
-def _any_known(labels: list[Guess]) -> bool:
-    return any(_is_known(label) for guess in labels for label in guess)
+def _count_known(labels: list[Guess]) -> int:
+    """Labels that are sure enough to learn from."""
+    return sum(label is not None for guess in labels for label in guess)
 
 
 def _digest(labels: list[Guess]) -> str:
+    """To recognise labels of an earlier round without keeping them all."""
     return hashlib.sha256(json.dumps(labels).encode()).hexdigest()

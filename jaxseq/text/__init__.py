@@ -2,21 +2,14 @@
 
 from jaxseq.text._dict_extractor import DictExtractor as DictExtractor
 from jaxseq.text._dict_extractor import extractor_from_state as extractor_from_state
-from jaxseq.text._features import MOST_TOKENS as MOST_TOKENS
-from jaxseq.text._features import ONLY_COLUMN as ONLY_COLUMN
-from jaxseq.text._features import Column as Column
 from jaxseq.text._features import FeatureExtractor as FeatureExtractor
-from jaxseq.text._features import SharedCorpus as SharedCorpus
-from jaxseq.text._features import StringTable as StringTable
 from jaxseq.text._features import TokenFeatures as TokenFeatures
-from jaxseq.text._features import read_corpus as read_corpus
-from jaxseq.text._paper_corpora import NEW_REFERENCE as NEW_REFERENCE
-from jaxseq.text._paper_corpora import iter_ads as iter_ads
-from jaxseq.text._paper_corpora import read_ads as read_ads
-from jaxseq.text._paper_corpora import read_citations as read_citations
-from jaxseq.text._paper_corpora import read_genetag as read_genetag
-from jaxseq.text._paper_corpora import read_genetag_mentions as read_genetag_mentions
-from jaxseq.text._paper_corpora import tokenize_citation as tokenize_citation
+from jaxseq.text._features import token_rows as token_rows
+from jaxseq.text._functions import WORD_TYPES as WORD_TYPES
+from jaxseq.text._functions import word_type as word_type
+from jaxseq.text._functions import word_types as word_types
+from jaxseq.text._readers import Block as Block
+from jaxseq.text._readers import iter_blocks as iter_blocks
 from jaxseq.text._readers import iter_conll as iter_conll
 from jaxseq.text._readers import iter_lines as iter_lines
 from jaxseq.text._readers import iter_plain as iter_plain
@@ -24,6 +17,7 @@ from jaxseq.text._readers import open_to_replace as open_to_replace
 from jaxseq.text._readers import read_conll as read_conll
 from jaxseq.text._readers import read_plain as read_plain
 from jaxseq.text._readers import split_cells as split_cells
+from jaxseq.text._readers import tokenize as tokenize
 from jaxseq.text._readers import write_conll as write_conll
 from jaxseq.text._schemes import SCHEMES as SCHEMES
 from jaxseq.text._schemes import IllegalTagError as IllegalTagError
@@ -34,19 +28,21 @@ from jaxseq.text._schemes import legal_transitions as legal_transitions
 from jaxseq.text._schemes import parse_tag as parse_tag
 from jaxseq.text._schemes import tag_spans as tag_spans
 from jaxseq.text._sentence import Sentence as Sentence
-from jaxseq.text._sentence import sentence_of as sentence_of
 from jaxseq.text._template_extractor import TemplateExtractor as TemplateExtractor
 from jaxseq.text._templates import CONLL2000 as CONLL2000
 from jaxseq.text._templates import CONLL2003 as CONLL2003
 from jaxseq.text._templates import GENE_MENTION as GENE_MENTION
 from jaxseq.text._templates import TOKEN_IDENTITY as TOKEN_IDENTITY
-from jaxseq.text._templates import WORD_TYPES as WORD_TYPES
 from jaxseq.text._templates import Template as Template
 from jaxseq.text._templates import Templates as Templates
 from jaxseq.text._templates import parse_template as parse_template
 from jaxseq.text._templates import read_templates as read_templates
-from jaxseq.text._templates import word_type as word_type
-from jaxseq.text._templates import word_types as word_types
+from jaxseq.text._vocabulary import ONLY_COLUMN as ONLY_COLUMN
+from jaxseq.text._vocabulary import Column as Column
+from jaxseq.text._vocabulary import SharedCorpus as SharedCorpus
+from jaxseq.text._vocabulary import StringTable as StringTable
+from jaxseq.text._vocabulary import read_corpus as read_corpus
+from jaxseq.text._vocabulary import sum_counts as sum_counts
 
 __all__ = [
     "CONLL2000",
@@ -67,20 +63,16 @@ __all__ = [
     "convert_tags",
     "detect_scheme",
     "extractor_from_state",
-    "iter_ads",
     "iter_conll",
     "iter_plain",
     "legal_transitions",
     "parse_template",
-    "read_ads",
-    "read_citations",
     "read_conll",
-    "read_genetag",
-    "read_genetag_mentions",
     "read_plain",
     "read_templates",
     "tag_spans",
-    "tokenize_citation",
+    "token_rows",
+    "tokenize",
     "word_type",
     "word_types",
     "write_conll",

@@ -9,22 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxseq.text import _template_extractor as _extractor_templates
-from jaxseq.text._features import (
-    FeatureExtractor,
-    SharedCorpus,
-    StringTable,
-    TokenFeatures,
-    check_cutoff,
-    check_meta,
-    check_names,
-    require_fitted,
-    require_unfitted,
-)
+from jaxseq.text._features import FeatureExtractor, TokenFeatures
 from jaxseq.text._template_extractor import TemplateExtractor
+from jaxseq.text._vocabulary import SharedCorpus, StringTable
 
-KIND = "dicts"
-TABLE = "attributes"
+TABLE = "attributes"  # the name of the vocabulary among the stored arrays
 _LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 
 
@@ -55,21 +44,18 @@ class DictExtractor(FeatureExtractor):
         ['w:the', 'long']
     """
 
+    kind = "dicts"
+
     def __init__(self, cutoff: int = 1):
-        self._cutoff = check_cutoff(cutoff)
-        self._table: StringTable | None = None
+        super().__init__(cutoff)
+        self._table = StringTable()
 
-    @property
-    def cutoff(self) -> int:
-        """Attributes that fewer tokens had were left out."""
-        return self._cutoff
-
-    def fit_transform(
-        self, sentences: Iterable[Any], shared: SharedCorpus | None = None
+    def _extract(
+        self, sentences: Iterable[Any], learn: bool, shared: SharedCorpus | None
     ) -> TokenFeatures:
-        """Learn the vocabulary of the sentences and give their attributes."""
-        require_unfitted(self._table is not None)
         items = _Items(sentences)
+        if not learn:
+            return _rows(*items.merged(self._table.numbers(items.names)), items.lengths)
         table = StringTable()
         if shared is not None:
             shared.check(len(items.lengths))
@@ -79,55 +65,32 @@ class DictExtractor(FeatureExtractor):
         if shared is not None:
             counts = shared.merge_counts(np.arange(len(table)), counts)[1]
         kept = counts >= self._cutoff
+        # Of those left out −1, of the others their place among those kept.
         numbers = np.where(kept, np.cumsum(kept) - 1, -1)
         self._table = StringTable(
             string for string, keep in zip(table.strings, kept.tolist()) if keep
         )
         return _rows(tokens, numbers[ids], weights, items.lengths)
 
-    def transform(self, sentences: Iterable[Any]) -> TokenFeatures:
-        """Attributes of the sentences; −1 for those that are not in the vocabulary."""
-        items = _Items(sentences)
-        return _rows(*items.merged(self._fitted_table().numbers(items.names)), items.lengths)
+    def _counts(self) -> tuple[int, int]:
+        return len(self._table), 0
 
-    @property
-    def attribute_count(self) -> int:
-        """Number of attributes; ids are 0 … attribute_count − 1."""
-        return len(self._fitted_table())
-
-    @property
-    def edge_attribute_count(self) -> int:
-        """Number of attributes of pairs of tokens: none."""
-        require_fitted(self._table is not None)
-        return 0
-
-    def attribute_names(self) -> list[str]:
-        """Name of each attribute, by id."""
-        return self._fitted_table().strings
-
-    def edge_attribute_names(self) -> list[str]:
-        """Names of attributes of pairs of tokens: none."""
-        require_fitted(self._table is not None)
-        return []
+    def _names(self, pairs: bool) -> list[str]:
+        return [] if pairs else self._table.strings
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """The cutoff; the attributes' names as UTF-8 with their ends."""
-        arrays = self._fitted_table().to_arrays(TABLE)
-        return {"kind": KIND, "version": 1, "cutoff": self._cutoff}, arrays
+        self._require_fitted()
+        return self._meta(), self._table.to_arrays(TABLE)
 
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> DictExtractor:
         """The extractor that `state` describes; ValueError on a state that is not sound."""
-        check_meta(meta, KIND, ["cutoff"])
-        extractor = cls(check_cutoff(meta["cutoff"]))
+        cls._check_meta(meta)
+        extractor = cls(meta["cutoff"])
         extractor._table = StringTable.from_arrays(arrays, TABLE)
-        check_names(arrays, extractor.state()[1])
+        extractor._finish_state(arrays)
         return extractor
-
-    def _fitted_table(self) -> StringTable:
-        require_fitted(self._table is not None)
-        assert self._table is not None
-        return self._table
 
 
 class _Items:
@@ -170,7 +133,7 @@ class _Items:
         known = numbers >= 0
         width = int(numbers.max(initial=0)) + 1
         keys = self._tokens[known] * width + numbers[known]
-        if (np.diff(keys) > 0).all():
+        if (np.diff(keys) > 0).all():  # as when every token has its attributes in order
             distinct, weights = keys, weights[known]
         else:
             distinct, inverse = np.unique(keys, return_inverse=True)
@@ -181,7 +144,7 @@ class _Items:
         return tokens, ids, weights
 
     def _add(self, prefix: str, item: Any) -> None:
-        """Append the attributes of a token, or of what is nested in one."""
+        """Append the attributes of a token, or of a value nested in one."""
         if isinstance(item, Mapping):
             for name, value in item.items():
                 if not isinstance(name, str):
@@ -233,17 +196,17 @@ def _weight(name: str, value: Any) -> float:
 def _rows(
     tokens: np.ndarray, ids: np.ndarray, weights: np.ndarray, lengths: np.ndarray
 ) -> TokenFeatures:
-    """Ids and weights as rows, one a token; attributes of id −1 left out."""
+    """Ids and weights as rows, one per token; attributes of id −1 left out."""
     known = ids >= 0
     tokens, ids, weights = tokens[known], ids[known], weights[known]
     count = int(lengths.sum())
     per_token = np.bincount(tokens, minlength=count)
     starts = np.cumsum(per_token) - per_token
-    column = np.arange(len(tokens)) - starts[tokens]
+    column = np.arange(len(tokens)) - starts[tokens]  # tokens ascend, so that rows fill from left
     shape = (count, int(per_token.max(initial=0)))
     rows = np.full(shape, -1, np.int32)
     rows[tokens, column] = ids
-    if (weights == 1).all():
+    if (weights == 1).all():  # the common case needs no array of values
         return TokenFeatures(rows, None, lengths, None)
     values = np.zeros(shape, np.float32)
     values[tokens, column] = weights
@@ -254,10 +217,7 @@ def _rows(
 # Stored extractors of any kind.
 
 
-_KINDS: dict[str, type[FeatureExtractor]] = {
-    _extractor_templates.KIND: TemplateExtractor,
-    KIND: DictExtractor,
-}
+_KINDS = {kind.kind: kind for kind in (TemplateExtractor, DictExtractor)}
 
 
 def extractor_from_state(meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> FeatureExtractor:

@@ -1,4 +1,4 @@
-"""Files of columns: one token a line, a blank line between sentences."""
+"""Files of sentences: columns as of the CoNLL shared tasks, and plain text."""
 
 from __future__ import annotations
 
@@ -6,22 +6,26 @@ import codecs
 import gzip
 import io
 import os
-import secrets
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn, TextIO
+from itertools import chain
+from typing import NoReturn, TextIO, TypedDict, Unpack
 
+from jaxseq._io import replacing
 from jaxseq.text._schemes import SCHEMES, IllegalTagError, convert_tags, scheme_name, schemes_obeyed
-from jaxseq.text._sentence import Sentence, sentence_of
+from jaxseq.text._sentence import Sentence
+
+Path = str | os.PathLike[str]
 
 # -------------------------------------------------------------------------------------------------
-# Opening text files: one place for encodings, byte order marks, line ends and compression.
+# Text files: one place for encodings, byte order marks, line ends and compression.
 
 
-def iter_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[str]:
+def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     r"""The lines of a text file, without their ends.
 
     A line ends with ``\n``, ``\r\n`` or ``\r``; the last one need not. A byte order mark is
@@ -36,7 +40,11 @@ def iter_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterato
             damaged ``.gz`` file; for an unknown encoding.
         FileNotFoundError: when there is no such file.
     """
-    encoding = _without_mark(encoding)
+    try:
+        if codecs.lookup(encoding).name == "utf-8":
+            encoding = "utf-8-sig"  # the same, less a byte order mark
+    except LookupError:
+        raise ValueError(f"encoding: expected a known encoding, got {encoding!r}") from None
     try:
         with _open_bytes(path) as raw, io.TextIOWrapper(raw, encoding) as text:
             for line in text:
@@ -48,54 +56,31 @@ def iter_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterato
 
 
 @contextmanager
-def open_to_replace(path: str | os.PathLike[str]) -> Iterator[TextIO]:
+def open_to_replace(path: Path) -> Iterator[TextIO]:
     r"""A file to write UTF-8 text to, with ``\n`` as line end; it appears only when complete.
 
-    The text goes to a temporary name in the same folder, which is renamed at the end; on an error
-    it is removed and a file that was there before is left as it was. A name that ends with
-    ``.gz`` is compressed, always to the same bytes.
+    On an error, a file that was there before is left as it was. A name that ends with ``.gz`` is
+    compressed, always to the same bytes.
     """
-    folder, name = os.path.split(os.fspath(path))
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
-    try:
-        with open(temporary, "xb") as raw, _compressed(raw, name) as coded:
-            text = io.TextIOWrapper(coded, "utf-8", newline="\n")
+    with replacing(path) as temporary, open(temporary, "wb") as raw:
+        binary = raw
+        if os.fspath(path).endswith(".gz"):
+            binary = gzip.GzipFile("", "wb", fileobj=raw, mtime=0)  # neither name nor time in it
+        with io.TextIOWrapper(binary, "utf-8", newline="\n") as text:
             yield text
-            text.flush()
-            text.detach()  # the two files below it are closed by their own statements
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.remove(temporary)
-        raise
 
 
-@contextmanager
-def _compressed(raw: io.BufferedWriter, name: str) -> Iterator[io.BufferedWriter | gzip.GzipFile]:
-    if not name.endswith(".gz"):
-        yield raw
-        return
-    with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:
-        yield packed
-
-
-def _open_bytes(path: str | os.PathLike[str]) -> io.BufferedReader | gzip.GzipFile:
+def _open_bytes(path: Path) -> io.BufferedReader | gzip.GzipFile:
     if os.fspath(path).endswith(".gz"):
         return gzip.GzipFile(path, "rb")
     return open(path, "rb")
 
 
-def _without_mark(encoding: str) -> str:
-    """The encoding that drops a byte order mark, where there is such a variant."""
-    try:
-        name = codecs.lookup(encoding).name
-    except LookupError:
-        raise ValueError(f"encoding: expected a known encoding, got {encoding!r}") from None
-    return "utf-8-sig" if name == "utf-8" else encoding
+def _raise_undecodable(path: Path, encoding: str) -> NoReturn:
+    """Read the file again, as a whole, to say where it cannot be decoded.
 
-
-def _raise_undecodable(path: str | os.PathLike[str], encoding: str) -> NoReturn:
-    """Read the file again, whole, to say where it cannot be decoded."""
+    The decoder of the stream only knows the place in the piece that it had at hand.
+    """
     with _open_bytes(path) as raw:
         data = raw.read()
     try:
@@ -104,17 +89,126 @@ def _raise_undecodable(path: str | os.PathLike[str], encoding: str) -> NoReturn:
         # Of error.object, since the decoder may have taken the byte order mark off.
         before = error.object[: error.start].decode(encoding, errors="replace")
         line = before.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
-        found = error.object[error.start : error.end].hex(" ")
+        wrong = error.object[error.start : error.end].hex(" ")
         name = encoding.removesuffix("-sig")
         raise ValueError(
-            f"{os.fspath(path)}:{line}: expected text encoded as {name}, found byte {found}"
+            f"{os.fspath(path)}:{line}: expected text encoded as {name}, found byte {wrong}"
         ) from None
     raise ValueError(f"{os.fspath(path)}: changed while it was read")
 
 
-DOCSTART = "-DOCSTART-"
+# -------------------------------------------------------------------------------------------------
+# Files of columns: one token per line, a blank line between sentences.
 
-Path = str | os.PathLike[str]
+DOCSTART = "-DOCSTART-"  # the first cell of the line that CoNLL-2003 has between documents
+
+
+@dataclass(frozen=True)
+class Block:
+    """The lines of one sentence in a file of columns.
+
+    A line that begins with ``-DOCSTART-`` is a block of its own, with as many cells as it likes.
+
+    Args:
+        first: number of the first line; the others follow it.
+        lines: without their ends.
+        columns: the cells, column by column.
+    """
+
+    first: int
+    lines: list[str]
+    columns: Sequence[Sequence[str]]
+
+    @property
+    def is_docstart(self) -> bool:
+        """Whether this is not a sentence, but the mark between documents."""
+        return self.columns[0][0] == DOCSTART
+
+
+def iter_blocks(
+    lines: Iterable[str],
+    source: str,
+    delimiter: str | None = None,
+    names: Sequence[str | None] = (),
+) -> Iterator[Block]:
+    r"""The sentences of a file of columns with their lines, in the memory of one.
+
+    Args:
+        lines: without their ends.
+        source: what messages call the file.
+        delimiter: what stands between cells; None for any run of spaces and tabs.
+        names: of the columns; none at all where the first sentence says how many there are.
+
+    Raises:
+        ValueError: ``source:line: …`` for a wrong number of cells, and for an empty cell.
+
+    Example:
+        >>> [block.columns for block in iter_blocks(["the\tD", "dog N", "", "it P"], "file")]
+        [[['the', 'dog'], ['D', 'N']], [['it'], ['P']]]
+    """
+    width = len(names)
+    block: list[str] = []
+    number = 0
+    for number, line in enumerate(chain(lines, [""]), 1):  # the blank line ends the last sentence
+        blank = not line.strip(" \t")
+        # Most lines are told by the quick look; only the others are split here.
+        if not blank and (DOCSTART not in line or split_cells(line, delimiter)[0] != DOCSTART):
+            block.append(line)
+            continue
+        if block:
+            first = number - len(block)
+            width = width or len(split_cells(block[0], delimiter))
+            yield Block(first, block, _split_block(block, first, source, delimiter, width, names))
+            block = []
+        if not blank:
+            yield Block(number, [line], [[cell] for cell in split_cells(line, delimiter)])
+
+
+def _split_block(
+    lines: list[str],
+    first: int,
+    source: str,
+    delimiter: str | None,
+    width: int,
+    names: Sequence[str | None],
+) -> Sequence[Sequence[str]]:
+    """The cells of a sentence, column by column."""
+    # Split all lines at once, each with the cell "\n" after it, which no other cell can be;
+    # those in the right places, and no others, prove that each line has its cells.
+    between = delimiter or " "
+    text = f"{between}\n{between}".join(lines)
+    cells = text.split(between)
+    ends = ["\n"] * (len(lines) - 1)
+    regular = len(cells) == len(lines) * (width + 1) - 1 and cells[width :: width + 1] == ends
+    tabs_may_separate = delimiter is None and "\t" in text
+    if regular and "" not in cells and not tabs_may_separate:
+        return [cells[place :: width + 1] for place in range(width)]
+    rows = [split_cells(line, delimiter) for line in lines]
+    for number, (row, line) in enumerate(zip(rows, lines), first):
+        if len(row) != width or "" in row:
+            raise ValueError(f"{source}:{number}: {_wrong_cells(row, width, names)}: {line!r:.200}")
+    return list(map(list, zip(*rows)))
+
+
+def _wrong_cells(cells: Sequence[str], width: int, names: Sequence[str | None]) -> str:
+    listed = ", ".join(name or "-" for name in names)
+    if len(cells) == width:
+        return f"expected no empty cell{f' ({listed})' if names else ''}, found one"
+    wanted = f" ({listed})" if names else ", as in the lines before"
+    return f"expected {width} column{'s' * (width != 1)}{wanted}, found {len(cells)}"
+
+
+def split_cells(line: str, delimiter: str | None) -> list[str]:
+    r"""The cells of a line; None splits at runs of spaces and tabs.
+
+    Example:
+        >>> split_cells("New York\tLOC", "\t"), split_cells("rain \t O", None)
+        (['New York', 'LOC'], ['rain', 'O'])
+    """
+    if delimiter is not None:
+        return line.split(delimiter)
+    # Not str.split(), which would also split at other kinds of spaces, such as U+00A0.
+    return [cell for cell in line.replace("\t", " ").split(" ") if cell]
 
 
 def read_conll(
@@ -130,7 +224,7 @@ def read_conll(
 ) -> list[Sentence]:
     r"""Read a file of columns, as of the CoNLL shared tasks.
 
-    One token a line, its cells in columns, and blank lines between sentences. Byte order marks,
+    One token per line, its cells in columns, and blank lines between sentences. Byte order marks,
     ``\r\n``, a missing last line end, several blank lines and lines of only spaces or tabs are
     all right. A name that ends with ``.gz`` is decompressed.
 
@@ -155,14 +249,12 @@ def read_conll(
             that are not of the encoding, or a tag that is illegal in its scheme.
 
     Example:
-        >>> import os, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> path = os.path.join(folder.name, "train.txt")
-        >>> with open(path, "w") as file:
-        ...     _ = file.write("EU NNP I-ORG\nrejects VBZ O\n")
-        >>> read_conll(path, ["word", None, "entity"], scheme_from="IOB1", scheme_to="IOB2")
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "train.txt")
+        ...     _ = path.write_text("EU NNP I-ORG\nrejects VBZ O\n")
+        ...     read_conll(path, ["word", None, "entity"], scheme_from="IOB1", scheme_to="IOB2")
         [Sentence({'word': ('EU', 'rejects'), 'entity': ('B-ORG', 'O')})]
-        >>> folder.cleanup()
 
     Reference:
         Tjong Kim Sang & Buchholz (2000), "Introduction to the CoNLL-2000 shared task: chunking".
@@ -181,43 +273,116 @@ def read_conll(
     )
 
 
+class ConllOptions(TypedDict, total=False):
+    """The options of `read_conll`."""
+
+    delimiter: str | None
+    docstart: str
+    encoding: str
+    scheme_from: str | None
+    scheme_to: str | None
+    scheme_column: str | None
+
+
 def iter_conll(
-    path: Path,
-    columns: Sequence[str | None],
-    *,
-    delimiter: str | None = None,
-    docstart: str = "skip",
-    encoding: str = "utf-8",
-    scheme_from: str | None = None,
-    scheme_to: str | None = None,
-    scheme_column: str | None = None,
+    path: Path, columns: Sequence[str | None], **options: Unpack[ConllOptions]
 ) -> Iterator[Sentence]:
     r"""The sentences of a file of columns one by one, in the memory of one.
 
     Args:
-        path: the file; for the rest see `read_conll`, which takes the same arguments.
+        path: the file.
+        columns: a name for each column, as for `read_conll`.
+        **options: the other arguments of `read_conll`.
 
     Returns:
         An iterator. Wrong arguments are found at once, wrong lines when they are reached.
 
     Example:
-        >>> import os, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> path = os.path.join(folder.name, "train.tsv")
-        >>> with open(path, "w") as file:
-        ...     _ = file.write("New York\tLOC\n\nrain\tO\n")
-        >>> next(iter_conll(path, ["word", "label"], delimiter="\t"))
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "train.tsv")
+        ...     _ = path.write_text("New York\tLOC\n\nrain\tO\n")
+        ...     next(iter_conll(path, ["word", "label"], delimiter="\t"))
         Sentence({'word': ('New York',), 'label': ('LOC',)})
-        >>> folder.cleanup()
     """
-    layout = _Layout(path, tuple(columns), delimiter, docstart, encoding)
-    layout.check()
-    if scheme_from is None and scheme_to is None:
-        return (sentence for _, sentence in layout.numbered_sentences())
-    column = _tag_column(layout, scheme_column)
-    source = None if scheme_from is None else scheme_name(scheme_from)
-    target = None if scheme_to is None else scheme_name(scheme_to)
-    return _iter_converted(layout, column, source, target)
+    file = _ColumnFile(path, tuple(columns), **options)
+    if file.scheme_from is None and file.scheme_to is None:
+        return (sentence for _, sentence in file.numbered_sentences())
+    return file.converted_sentences()
+
+
+@dataclass(frozen=True)
+class _ColumnFile:
+    """The arguments of `read_conll`, checked, and the ways through the file."""
+
+    path: Path
+    columns: tuple[str | None, ...]
+    delimiter: str | None = None
+    docstart: str = "skip"
+    encoding: str = "utf-8"
+    scheme_from: str | None = None
+    scheme_to: str | None = None
+    scheme_column: str | None = None
+
+    def __post_init__(self) -> None:
+        names = [name for name in self.columns if name is not None]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"columns: expected different names, got {self.columns!r}")
+        if self.delimiter is not None and (not self.delimiter or set("\r\n") & set(self.delimiter)):
+            raise ValueError(f"delimiter: expected text within a line, got {self.delimiter!r}")
+        if self.docstart not in ("skip", "keep"):
+            raise ValueError(f"docstart: expected 'skip' or 'keep', got {self.docstart!r}")
+        for scheme in (self.scheme_from, self.scheme_to):
+            if scheme is not None:
+                scheme_name(scheme)
+        if self.scheme_column not in (None, *names):
+            listed = ", ".join(names)
+            raise ValueError(f"scheme_column: expected one of {listed}, got {self.scheme_column!r}")
+
+    def numbered_sentences(self) -> Iterator[tuple[int, Sentence]]:
+        """(line of the first token, sentence); the other tokens are on the lines after it."""
+        kept = [(place, name) for place, name in enumerate(self.columns) if name is not None]
+        source, width = os.fspath(self.path), len(self.columns)
+        lines = iter_lines(self.path, self.encoding)
+        for block in iter_blocks(lines, source, self.delimiter, self.columns):
+            if block.is_docstart:
+                if self.docstart == "skip":
+                    continue
+                if len(block.columns) != width:
+                    _split_block(
+                        block.lines, block.first, source, self.delimiter, width, self.columns
+                    )
+            # One string for all its occurrences: less memory, and quicker to look up later.
+            cells = {name: tuple(map(sys.intern, block.columns[place])) for place, name in kept}
+            yield block.first, Sentence.from_cells(cells)
+
+    def converted_sentences(self) -> Iterator[Sentence]:
+        """The sentences with the tags of a column checked, and converted if there is a target."""
+        named = [name for name in self.columns if name is not None]
+        column = named[-1] if self.scheme_column is None else self.scheme_column
+        source = self.scheme_from
+        if source is None:
+            left = SCHEMES
+            for first, sentence in self.numbered_sentences():
+                with self._errors_at(first, column):
+                    left = schemes_obeyed(sentence[column], left)
+            source = left[0]
+        for first, sentence in self.numbered_sentences():
+            with self._errors_at(first, column):
+                tags = convert_tags(sentence[column], source, self.scheme_to or source)
+            cells = {name: sentence[name] for name in named}
+            if self.scheme_to:
+                cells[column] = tuple(map(sys.intern, tags))
+            yield Sentence.from_cells(cells)
+
+    @contextmanager
+    def _errors_at(self, first: int, column: str) -> Iterator[None]:
+        """Illegal tags with the file and the line."""
+        try:
+            yield
+        except IllegalTagError as error:
+            place = f"{os.fspath(self.path)}:{first + error.position}"
+            raise ValueError(f"{place}: column {column}: {error.reason}") from None
 
 
 def write_conll(
@@ -226,7 +391,7 @@ def write_conll(
     columns: Sequence[str] | None = None,
     delimiter: str = " ",
 ) -> None:
-    r"""Write sentences as a file of columns: a line a token, a blank line after each sentence.
+    r"""Write sentences as a file of columns: one token per line, a blank line after each sentence.
 
     The file appears only when it is complete. What was written reads back equal: a cell that is
     blank or holds the delimiter or a line end is refused, as is a sentence without tokens.
@@ -239,13 +404,12 @@ def write_conll(
             reading by runs of spaces and tabs would split them.
 
     Example:
-        >>> import os, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> path = os.path.join(folder.name, "out.txt")
-        >>> write_conll(path, [Sentence({"word": ["it", "rains"], "pos": ["PRP", "VBZ"]})])
-        >>> open(path).read()
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "out.txt")
+        ...     write_conll(path, [Sentence({"word": ["it", "rains"], "pos": ["PRP", "VBZ"]})])
+        ...     path.read_text()
         'it PRP\nrains VBZ\n\n'
-        >>> folder.cleanup()
     """
     if not delimiter or "\n" in delimiter or "\r" in delimiter:
         raise ValueError(f"delimiter: expected text within one line, got {delimiter!r}")
@@ -256,130 +420,6 @@ def write_conll(
             _check_writable(index, sentence, columns, forbidden)
             rows = zip(*(sentence[column] for column in columns))
             file.write("\n".join(map(delimiter.join, rows)) + "\n\n")
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """How a file is laid out, and how to go through it."""
-
-    path: Path
-    columns: tuple[str | None, ...]
-    delimiter: str | None
-    docstart: str
-    encoding: str
-
-    def check(self) -> None:
-        """ValueError for a layout that makes no sense."""
-        names = [name for name in self.columns if name is not None]
-        if not names or len(set(names)) < len(names):
-            raise ValueError(f"columns: expected different names, got {self.columns!r}")
-        if self.delimiter is not None and (not self.delimiter or set("\r\n") & set(self.delimiter)):
-            raise ValueError(f"delimiter: expected text within a line, got {self.delimiter!r}")
-        if self.docstart not in ("skip", "keep"):
-            raise ValueError(f"docstart: expected 'skip' or 'keep', got {self.docstart!r}")
-
-    def numbered_sentences(self) -> Iterator[tuple[int, Sentence]]:
-        """(line of the first token, sentence); the other tokens are on the lines after it."""
-        kept = [(place, name) for place, name in enumerate(self.columns) if name is not None]
-        for first, lines in self._numbered_blocks():
-            table = self._columns_of(first, lines)
-            # One string for all its occurrences: less memory, and quicker to look up later.
-            yield first, sentence_of({name: tuple(map(sys.intern, table[i])) for i, name in kept})
-
-    def _numbered_blocks(self) -> Iterator[tuple[int, list[str]]]:
-        """(number of the first line, lines) of each sentence."""
-        block: list[str] = []
-        number = 0
-        for number, line in enumerate(iter_lines(self.path, self.encoding), 1):
-            blank = not line.strip(" \t")
-            if not blank and (
-                DOCSTART not in line or split_cells(line, self.delimiter)[0] != DOCSTART
-            ):
-                block.append(line)
-                continue
-            if block:
-                yield number - len(block), block
-                block = []
-            if not blank and self.docstart == "keep":
-                yield number, [line]
-        if block:
-            yield number + 1 - len(block), block
-
-    def _columns_of(self, first: int, lines: list[str]) -> Sequence[Sequence[str]]:
-        """The cells of a sentence, column by column."""
-        # Split all lines at once, each with the cell "\n" after it, which no other cell can be;
-        # those in the right places, and no others, prove that each line has its cells.
-        width, between = len(self.columns), self.delimiter or " "
-        text = f"{between}\n{between}".join(lines)
-        cells = text.split(between)
-        ends = ["\n"] * (len(lines) - 1)
-        regular = len(cells) == len(lines) * (width + 1) - 1 and cells[width :: width + 1] == ends
-        tabs_may_separate = self.delimiter is None and "\t" in text
-        if regular and "" not in cells and not tabs_may_separate:
-            return [cells[place :: width + 1] for place in range(width)]
-        rows = [split_cells(line, self.delimiter) for line in lines]
-        for number, row in enumerate(rows, first):
-            if len(row) != width or "" in row:
-                raise ValueError(self._wrong_cells(number, lines[number - first], row))
-        return list(zip(*rows))
-
-    def _wrong_cells(self, number: int, line: str, cells: list[str]) -> str:
-        names = ", ".join("-" if name is None else name for name in self.columns)
-        width, place = len(self.columns), f"{os.fspath(self.path)}:{number}"
-        if len(cells) == width:
-            return f"{place}: expected no empty cell ({names}), found one: {line!r}"
-        plural = "column" if width == 1 else "columns"
-        return f"{place}: expected {width} {plural} ({names}), found {len(cells)}: {line!r}"
-
-
-def split_cells(line: str, delimiter: str | None) -> list[str]:
-    r"""The cells of a line; None splits at runs of spaces and tabs.
-
-    Example:
-        >>> split_cells("New York\tLOC", "\t"), split_cells("rain \t O", None)
-        (['New York', 'LOC'], ['rain', 'O'])
-    """
-    if delimiter is not None:
-        return line.split(delimiter)
-    return [cell for cell in line.replace("\t", " ").split(" ") if cell]
-
-
-def _tag_column(layout: _Layout, wanted: str | None) -> str:
-    """The name of the column to convert."""
-    names = [name for name in layout.columns if name is not None]
-    if wanted is None:
-        return names[-1]
-    if wanted not in names:
-        raise ValueError(f"scheme_column: expected one of {', '.join(names)}, got {wanted!r}")
-    return wanted
-
-
-def _iter_converted(
-    layout: _Layout, column: str, source: str | None, target: str | None
-) -> Iterator[Sentence]:
-    """The sentences with the tags of a column checked, and converted if there is a target."""
-    if source is None:
-        left = SCHEMES
-        for first, sentence in layout.numbered_sentences():
-            with _errors_at(layout, first, column):
-                left = schemes_obeyed(sentence[column], left)
-        source = left[0]
-    for first, sentence in layout.numbered_sentences():
-        with _errors_at(layout, first, column):
-            tags = convert_tags(sentence[column], source, target or source)
-        cells = {name: sentence[name] for name in sentence.columns}
-        converted = {column: tuple(map(sys.intern, tags))} if target else {}
-        yield sentence_of(cells | converted)
-
-
-@contextmanager
-def _errors_at(layout: _Layout, first: int, column: str) -> Iterator[None]:
-    """Illegal tags with the file and the line."""
-    try:
-        yield
-    except IllegalTagError as error:
-        place = f"{os.fspath(layout.path)}:{first + error.position}"
-        raise ValueError(f"{place}: column {column}: {error.reason}") from None
 
 
 def _check_writable(
@@ -403,17 +443,36 @@ def _check_writable(
 
 
 # -------------------------------------------------------------------------------------------------
-# Plain text, one sentence a line.
+# Plain text, one sentence per line.
+
+_TOKENS = re.compile(r"\w+|[^\w\s]")
+
+
+def tokenize(text: str) -> list[str]:
+    """The words of a text, and its punctuation marks: for `read_plain`, where spaces do not do.
+
+    Args:
+        text: any text.
+
+    Returns:
+        The tokens. Every sign that is neither a letter, a digit nor ``_`` is one of its own;
+        joined, they are the text without its spaces.
+
+    Example:
+        >>> tokenize("W.-P. de Roever, 1992.")
+        ['W', '.', '-', 'P', '.', 'de', 'Roever', ',', '1992', '.']
+    """
+    return _TOKENS.findall(text)
 
 
 def read_plain(
-    path: str | os.PathLike[str],
+    path: Path,
     *,
     tokenize: Callable[[str], Sequence[str]] = str.split,
     blank: str = "skip",
     encoding: str = "utf-8",
 ) -> list[Sentence]:
-    """Read plain text: one sentence a line.
+    """Read plain text: one sentence per line.
 
     Args:
         path: the file; a name that ends with ``.gz`` is decompressed.
@@ -430,20 +489,18 @@ def read_plain(
             what `tokenize` gives if it is not a sequence of strings.
 
     Example:
-        >>> import os, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> path = os.path.join(folder.name, "text")
-        >>> with open(path, "w") as file:
-        ...     _ = file.write("it rains\\n\\nit pours")
-        >>> [sentence["word"] for sentence in read_plain(path)]
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "text")
+        ...     _ = path.write_text("it rains\\n\\nit pours")
+        ...     [sentence["word"] for sentence in read_plain(path)]
         [('it', 'rains'), ('it', 'pours')]
-        >>> folder.cleanup()
     """
     return list(iter_plain(path, tokenize=tokenize, blank=blank, encoding=encoding))
 
 
 def iter_plain(
-    path: str | os.PathLike[str],
+    path: Path,
     *,
     tokenize: Callable[[str], Sequence[str]] = str.split,
     blank: str = "skip",
@@ -452,20 +509,21 @@ def iter_plain(
     """The sentences of a plain text one by one, in the memory of one; see `read_plain`.
 
     Args:
-        path: the file; for the rest see `read_plain`, which takes the same arguments.
+        path: the file; this and the others as for `read_plain`.
+        tokenize: a line → its tokens.
+        blank: "skip" or "keep".
+        encoding: of the text.
 
     Returns:
         An iterator. Wrong arguments are found at once, wrong lines when they are reached.
 
     Example:
-        >>> import os, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> path = os.path.join(folder.name, "text")
-        >>> with open(path, "w") as file:
-        ...     _ = file.write("it rains\\n\\n")
-        >>> list(iter_plain(path, tokenize=list, blank="keep"))[1]
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "text")
+        ...     _ = path.write_text("it rains\\n\\n")
+        ...     list(iter_plain(path, tokenize=list, blank="keep"))[1]
         Sentence({'word': ()})
-        >>> folder.cleanup()
     """
     if blank not in ("skip", "keep"):
         raise ValueError(f"blank: expected 'skip' or 'keep', got {blank!r}")
@@ -473,10 +531,7 @@ def iter_plain(
 
 
 def _iter_sentences(
-    path: str | os.PathLike[str],
-    tokenize: Callable[[str], Sequence[str]],
-    keep_blank: bool,
-    encoding: str,
+    path: Path, tokenize: Callable[[str], Sequence[str]], keep_blank: bool, encoding: str
 ) -> Iterator[Sentence]:
     for number, line in enumerate(iter_lines(path, encoding), 1):
         tokens = tokenize(line)

@@ -7,10 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-# -------------------------------------------------------------------------------------------------
-# The rules of the label schemes: which tags there are, and what each means after another.
-
-
 SCHEMES = ("IOB2", "IOB1", "IOBES", "BILOU")  # a scheme stands before those that include it
 ALIASES = {"BIO": "IOB2", "BIOES": "IOBES"}
 # Letters of each scheme → roles: one set of rules then serves IOBES and BILOU.
@@ -23,7 +19,7 @@ _ROLES = {
 
 
 def scheme_name(scheme: str) -> str:
-    """The name of a scheme without aliases; ValueError for what is none."""
+    """The name of a scheme without aliases; ValueError for an unknown one."""
     name = ALIASES.get(scheme, scheme)
     if name not in SCHEMES:
         names = ", ".join([*SCHEMES, *ALIASES])
@@ -32,7 +28,7 @@ def scheme_name(scheme: str) -> str:
 
 
 def parse_tag(scheme: str, tag: str) -> tuple[str, str] | None:
-    """(role, type) of a tag, ("O", "") for O, None for what is no tag of the scheme."""
+    """(role, type) of a tag, ("O", "") for O, None for a string that is no tag of the scheme."""
     if tag == "O":
         return "O", ""
     letter, dash, kind = tag.partition("-")
@@ -55,7 +51,7 @@ class _Steps(dict[tuple[str | None, str], _Step]):
         self.scheme = scheme
 
     def __missing__(self, pair: tuple[str | None, str]) -> _Step:
-        if len(self) >= 1 << 16:  # no corpus: text taken for tags must not fill the memory
+        if len(self) >= 1 << 16:  # this is no corpus: text taken for tags must not fill the memory
             self.clear()
         self[pair] = _step(self.scheme, *pair)
         return self[pair]
@@ -68,6 +64,7 @@ def _step(scheme: str, before: str | None, tag: str) -> _Step:
         return _Step(False, False, None)
     role, kind = parsed
     last_role, last_kind = (parse_tag(scheme, before) if before is not None else None) or ("O", "")
+    # Whether the tag goes on with the span of the one before it.
     continues = last_role in "BI" and last_kind == kind and role in "IE"
     if scheme == "IOB1":
         legal, starts = True, role == "B" or (role == "I" and not continues)
@@ -107,7 +104,7 @@ def why_illegal(scheme: str, before: str | None, tag: str) -> str:
 
 
 def not_a_tag(scheme: str, tag: str) -> str:
-    """The message for what is no tag of the scheme."""
+    """The message for a string that is no tag of the scheme."""
     letters = ", ".join(f"{letter}-TYPE" for letter in _ROLES[scheme])
     return f"expected a tag of {scheme} (O, {letters}), got {tag!r}"
 
@@ -185,14 +182,15 @@ def tag_spans(tags: Sequence[str], scheme: str) -> list[Span]:
     steps = STEPS[scheme]
     before, start, kind = None, -1, ""
     for position, tag in enumerate(tags):
-        legal, starts, here = steps[before, tag]
+        legal, starts, tag_kind = steps[before, tag]
         if not legal:
             raise IllegalTagError(position, why_illegal(scheme, before, tag))
-        if start >= 0 and (starts or here is None):
+        # A span ends where another begins, or at an O: the tag that ends it says nothing more.
+        if start >= 0 and (starts or tag_kind is None):
             spans.append((start, position, kind))
             start = -1
         if starts:
-            start, kind = position, here or ""
+            start, kind = position, tag_kind or ""
         before = tag
     if before is not None and not may_stop(scheme, before):
         raise IllegalTagError(len(tags) - 1, f"{before!r} may not stand last in {scheme}")
@@ -222,13 +220,12 @@ def convert_tags(tags: Sequence[str], source: str, target: str) -> list[str]:
     target = scheme_name(target)
     spans = tag_spans(tags, source)
     converted = ["O"] * len(tags)
-    before = (-1, -1, "")
-    for span in spans:
-        start, stop, kind = span
-        letters = span_letters(target, stop - start, touching=before[1:] == (start, kind))
+    before = (-1, "")  # where the last span ended, and its type: IOB1 marks where two touch
+    for start, stop, kind in spans:
+        letters = span_letters(target, stop - start, touching=before == (start, kind))
         ending = f"-{kind}" if kind else ""
         converted[start:stop] = [letter + ending for letter in letters]
-        before = span
+        before = (stop, kind)
     return converted
 
 
@@ -245,7 +242,7 @@ def detect_scheme(tag_sequences: Iterable[Sequence[str]]) -> str:
         "IOB1", "IOB2", "IOBES" or "BILOU".
 
     Raises:
-        ValueError: when none fits, at the first tag that leaves none.
+        ValueError: when no scheme fits, at the first tag that rules out the last one.
 
     Example:
         >>> detect_scheme([["O", "I-NP", "I-NP", "B-NP"], ["I-VP"]])
@@ -271,7 +268,7 @@ def schemes_obeyed(tags: Sequence[str], among: Sequence[str]) -> tuple[str, ...]
             errors.append(error)
     if left:
         return tuple(left)
-    last = max(errors, key=lambda error: error.position)
+    last = max(errors, key=lambda error: error.position)  # of the scheme that got furthest
     names = ", ".join(among)
     what = names if len(among) == 1 else f"one of {names}"
     raise IllegalTagError(last.position, f"expected tags that obey {what}: {last.reason}")

@@ -1,4 +1,4 @@
-"""A sentence: named columns of strings, one string a token."""
+"""A sentence: named columns of strings, one string per token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Sentence:
     A sentence may be empty (no tokens), but it has at least one column.
 
     Args:
-        columns: name of the column → its strings, one a token.
+        columns: name of the column → its strings, one per token.
         name: what the corpus calls the sentence, if it calls it something.
 
     Example:
@@ -35,8 +35,17 @@ class Sentence:
         if len({len(values) for values in cells.values()}) > 1:
             lengths = ", ".join(f"{column} {len(values)}" for column, values in cells.items())
             raise ValueError(f"columns: expected equal lengths, got {lengths}")
+        # A frozen dataclass refuses to set attributes in any other way.
         object.__setattr__(self, "_cells", cells)
         object.__setattr__(self, "name", name)
+
+    @classmethod
+    def from_cells(cls, cells: dict[str, tuple[str, ...]], name: str | None = None) -> Sentence:
+        """A sentence of columns that have been checked: readers build millions."""
+        sentence = object.__new__(cls)
+        object.__setattr__(sentence, "_cells", cells)
+        object.__setattr__(sentence, "name", name)
+        return sentence
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -65,19 +74,12 @@ class Sentence:
         return len(next(iter(self._cells.values())))
 
     def __hash__(self) -> int:
+        # As for equality, the order of columns does not count.
         return hash((frozenset(self._cells.items()), self.name))
 
     def __repr__(self) -> str:
         name = "" if self.name is None else f", name={self.name!r}"
         return f"Sentence({self._cells!r}{name})"
-
-
-def sentence_of(cells: dict[str, tuple[str, ...]], name: str | None = None) -> Sentence:
-    """A sentence of columns that are known to be right: readers build many, and check before."""
-    sentence = object.__new__(Sentence)
-    object.__setattr__(sentence, "_cells", cells)
-    object.__setattr__(sentence, "name", name)
-    return sentence
 
 
 def _as_cells(column: object, values: Sequence[str]) -> tuple[str, ...]:

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from jaxseq.text._features import (
-    LARGEST_COUNT,
-    Column,
-    FeatureExtractor,
-    SharedCorpus,
-    StringTable,
-    TokenFeatures,
-    check_ascending,
-    check_cutoff,
-    check_meta,
-    check_names,
-    read_corpus,
-    require_fitted,
-    require_unfitted,
-    take_array,
-)
-from jaxseq.text._templates import Atom, Call, Template, Templates, compose, is_flag
+from jaxseq.text._features import LARGEST_COUNT, FeatureExtractor, TokenFeatures
+from jaxseq.text._functions import Call, compose, is_flag
+from jaxseq.text._templates import Atom, Template, Templates
+from jaxseq.text._vocabulary import Column, KeySpace, SharedCorpus, StringTable, read_corpus
 
 # -------------------------------------------------------------------------------------------------
 # What an extractor has to compute for a set of templates.
@@ -37,15 +23,11 @@ Stream = tuple[str, tuple[Call, ...]]
 
 @dataclass(frozen=True)
 class SpacePlan:
-    """Templates that number their attributes together, as they have the same skeleton.
-
-    templates: the templates. columns: their indices among all of their side. tables: for each
-    atom the table of strings that its values are in.
-    """
+    """Templates that number their attributes together, as they have the same skeleton."""
 
     templates: tuple[Template, ...]
-    columns: tuple[int, ...]
-    tables: tuple[int, ...]
+    columns: tuple[int, ...]  # the templates' indices among all of their side
+    tables: tuple[int, ...]  # for each atom the table of strings that its values are in
 
 
 class Plan:
@@ -53,46 +35,29 @@ class Plan:
 
     A stream is a column with functions applied. A table numbers the strings of a stream, or of
     several where attributes of theirs can be the same. A space numbers the combinations.
-
-    Example:
-        >>> plan = Plan(Templates(["word[0]", "word[-1]|lower(word[1])"]))
-        >>> plan.streams
-        [('word', ()), ('word', (Call(name='lower', argument=None),))]
-        >>> plan.unigram[1].tables, plan.left, plan.right
-        ((0, 1), 1, 1)
     """
 
     def __init__(self, templates: Templates):
         self.templates = templates
+        self._all = templates.unigram + templates.bigram
         atoms = [atom for template in self._all for atom in template.atoms]
-        self.streams: list[Stream] = list(dict.fromkeys(map(stream_of, atoms)))
+        self.streams: list[Stream] = list(dict.fromkeys(atom.stream for atom in atoms))
         self.left = -min([0, *(atom.offset for atom in atoms)])
         self.right = max([0, *(atom.offset for atom in atoms)])
+        # A stream has a table of its own, unless templates of CRF++ mix their columns.
+        crfpp = {atom.stream for t in self._all if t.crfpp for atom in t.atoms}
+        mixed = crfpp if self._mixes_columns() else set()
+        numbers: dict[Stream | None, int] = {}
+        self.tables: dict[Stream, int] = {
+            stream: numbers.setdefault(None if stream in mixed else stream, len(numbers))
+            for stream in self.streams
+        }
+        self.table_count = len(numbers)
         self.unigram = self._spaces(templates.unigram)
         self.bigram = self._spaces(templates.bigram)
 
-    @property
-    def _all(self) -> tuple[Template, ...]:
-        return self.templates.unigram + self.templates.bigram
-
-    @cached_property
-    def table_of(self) -> dict[Stream, int]:
-        """The table of each stream: its own, unless templates of CRF++ mix their columns."""
-        crfpp = {stream_of(atom) for t in self._all if t.crfpp for atom in t.atoms}
-        mixed = crfpp if self._mixes_columns() else set()
-        tables: dict[Stream | None, int] = {}
-        return {
-            stream: tables.setdefault(None if stream in mixed else stream, len(tables))
-            for stream in self.streams
-        }
-
-    @property
-    def table_count(self) -> int:
-        """How many tables there are."""
-        return len(set(self.table_of.values()))
-
     def sizes(self, tables: list[StringTable]) -> list[int]:
-        """How many codes each table has: one a string, after those for places past the ends."""
+        """How many codes each table has: one per string, after those for places past the ends."""
         return [self.left + self.right + len(table) for table in tables]
 
     def _mixes_columns(self) -> bool:
@@ -112,20 +77,10 @@ class Plan:
             SpacePlan(
                 tuple(templates[column] for column in columns),
                 tuple(columns),
-                tuple(self.table_of[stream_of(atom)] for atom in templates[columns[0]].atoms),
+                tuple(self.tables[atom.stream] for atom in templates[columns[0]].atoms),
             )
             for columns in groups.values()
         ]
-
-
-def stream_of(atom: Atom) -> Stream:
-    """The atom without its offset.
-
-    Example:
-        >>> stream_of(Atom("word", -1))
-        ('word', ())
-    """
-    return atom.column, atom.calls
 
 
 # -------------------------------------------------------------------------------------------------
@@ -133,12 +88,7 @@ def stream_of(atom: Atom) -> Stream:
 
 
 def boundary_names(left: int, right: int) -> list[str]:
-    """What the codes for places past the ends stand for, as CRF++ calls it.
-
-    Example:
-        >>> boundary_names(2, 1)
-        ['_B-1', '_B-2', '_B+1']
-    """
+    """What the codes for places past the ends stand for, as CRF++ calls it."""
     before = [f"_B-{place}" for place in range(1, left + 1)]
     return before + [f"_B+{place}" for place in range(1, right + 1)]
 
@@ -166,35 +116,25 @@ class Cells:
         learn: bool,
     ):
         self._left = plan.left
-        self._first = plan.left + plan.right
+        self._first = plan.left + plan.right  # the code of the first string of a table
         starts = np.cumsum(lengths) - lengths
-        self._from_start = np.arange(lengths.sum()) - np.repeat(starts, lengths)
-        self._to_end = np.repeat(lengths, lengths) - 1 - self._from_start
+        self.from_start = np.arange(lengths.sum()) - np.repeat(starts, lengths)
+        self._to_end = np.repeat(lengths, lengths) - 1 - self.from_start
         self._codes = {
-            stream: self._codes_of(stream, columns, tables[plan.table_of[stream]], learn)
+            stream: self._encode(stream, columns, tables[plan.tables[stream]], learn)
             for stream in plan.streams
         }
         self._shifted: dict[tuple[Stream, int], np.ndarray] = {}
         self.sizes = plan.sizes(tables)
 
-    @property
-    def everywhere(self) -> np.ndarray:
-        """0 at every token."""
-        return np.zeros(len(self._from_start), np.int64)
-
-    @property
-    def in_pairs(self) -> np.ndarray:
-        """0 at every token that has one before it in its sentence, −1 at the others."""
-        return np.where(self._from_start > 0, 0, -1)
-
     def places(self, plan: SpacePlan) -> list[np.ndarray]:
         """For each atom its codes at all tokens, for one template after the other."""
         each = [[self._shift(atom) for atom in template.atoms] for template in plan.templates]
-        if len(each) == 1:
+        if len(each) == 1:  # all of jaxseq's own templates: nothing is copied
             return each[0]
         return [np.concatenate(same_atom) for same_atom in zip(*each)]
 
-    def _codes_of(
+    def _encode(
         self, stream: Stream, columns: Mapping[str, Column], table: StringTable, learn: bool
     ) -> np.ndarray:
         name, calls = stream
@@ -205,16 +145,17 @@ class Cells:
 
     def _shift(self, atom: Atom) -> np.ndarray:
         """The codes ``atom.offset`` tokens on; past the ends the place, of a flag nothing."""
-        stream, offset = stream_of(atom), atom.offset
+        stream, offset = atom.stream, atom.offset
         if offset == 0:
             return self._codes[stream]
         if (stream, offset) not in self._shifted:
             codes = self._codes[stream]
             moved = np.full_like(codes, -1)
+            # Tokens are shifted over the ends of sentences, and what came from outside is mended.
             if offset < 0:
                 moved[-offset:] = codes[:offset]
-                outside = np.flatnonzero(self._from_start < -offset)
-                place = -offset - self._from_start[outside] - 1
+                outside = np.flatnonzero(self.from_start < -offset)
+                place = -offset - self.from_start[outside] - 1
             else:
                 moved[:-offset] = codes[offset:]
                 outside = np.flatnonzero(self._to_end < offset)
@@ -222,189 +163,6 @@ class Cells:
             moved[outside] = -1 if is_flag(atom.calls) else place
             self._shifted[stream, offset] = moved
         return self._shifted[stream, offset]
-
-
-# -------------------------------------------------------------------------------------------------
-# Numbering of combinations: tuples of small numbers become one number each.
-
-
-if TYPE_CHECKING:
-    from jaxseq.text._features import SharedCorpus
-
-# Keys stay below it, so that no product leaves int64.
-LARGEST_KEY = 2**62
-# Up to so many possible keys for each one present, a table of them all beats sorting.
-DENSE_FACTOR = 8
-
-
-class KeySpace:
-    """The distinct tuples (a, b, …) with 0 ≤ a < size of the first, …, in ascending order.
-
-    A tuple is folded into one int64 key from left to right, ``key * size + next``. Where that
-    would leave int64, the keys so far are first numbered by the distinct ones among them.
-
-    sizes: how many values each place of the tuple has. steps: the sorted keys at each numbering
-    on the way. keys: the sorted keys of the tuples kept; a tuple's number is its place there.
-
-    Example:
-        >>> places = [np.array([0, 1, 0, -1]), np.array([2, 2, 2, 1])]
-        >>> space, numbers = KeySpace.learn([2, 3], np.zeros(4, int), places, cutoff=1)
-        >>> numbers.tolist(), space.keys.tolist()
-        ([0, 1, 0, -1], [2, 5])
-        >>> [place.tolist() for place in space.tuples()]
-        [[0, 1], [2, 2]]
-    """
-
-    def __init__(self, sizes: Sequence[int], steps: list[np.ndarray], keys: np.ndarray):
-        self.sizes = tuple(sizes)
-        self.steps = steps
-        self.keys = keys
-
-    @classmethod
-    def learn(
-        cls,
-        sizes: Sequence[int],
-        base: np.ndarray,
-        places: Sequence[np.ndarray],
-        cutoff: int,
-        shared: SharedCorpus | None = None,
-    ) -> tuple[KeySpace, np.ndarray]:
-        """The space of the tuples present, and the number of each.
-
-        Args:
-            sizes: how many values each place has.
-            base: int64 ``[n]``, 0 where there is a tuple and −1 where there is nothing.
-            places: for each place its values, ``[n]``; −1 makes the tuple nothing.
-            cutoff: tuples that occur fewer times are left out.
-            shared: where other processes have tuples too, which the space then holds as well.
-
-        Returns:
-            The space, and numbers int64 ``[n]``, −1 for nothing. O(n log n).
-        """
-        space = cls(sizes, [], np.zeros(0, np.int64))
-        keys, size = space._fold(base, places, learn=True, shared=shared)
-        space.keys, numbers = _number(keys, size, cutoff, shared)
-        return space, numbers
-
-    def find(self, base: np.ndarray, places: Sequence[np.ndarray]) -> np.ndarray:
-        """Number of each tuple, −1 for those not in the space."""
-        keys, size = self._fold(base, places, learn=False)
-        return _find(self.keys, keys, size)
-
-    def tuples(self) -> list[np.ndarray]:
-        """The tuples of the space in order, as one array a place."""
-        plan = self._plan()
-        keys, places = self.keys, []
-        for size, step in zip(reversed(self.sizes), reversed(plan)):
-            keys, place = np.divmod(keys, size)
-            places.append(place)
-            if step is not None:
-                keys = self.steps[step][keys]
-        return places[::-1]
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def to_arrays(self, name: str) -> dict[str, np.ndarray]:
-        """The arrays that, with the sizes, make the space again."""
-        steps = {f"{name}.step{i}": step for i, step in enumerate(self.steps)}
-        return {f"{name}.keys": self.keys, **steps}
-
-    @classmethod
-    def from_arrays(cls, sizes: Sequence[int], arrays: Mapping[str, Any], name: str) -> KeySpace:
-        """The space that `to_arrays` wrote; ValueError where the arrays do not fit the sizes."""
-        space = cls(sizes, [], take_array(arrays, f"{name}.keys", np.int64))
-        reach = 1
-        for size in space.sizes:
-            if reach * size > LARGEST_KEY:
-                step_name = f"{name}.step{len(space.steps)}"
-                step = take_array(arrays, step_name, np.int64)
-                check_ascending(step_name, step, reach)
-                space.steps.append(step)
-                reach = len(step)
-            reach *= size
-        check_ascending(f"{name}.keys", space.keys, reach)
-        return space
-
-    def _plan(self) -> list[int | None]:
-        """For each place, the numbering (index into ``steps``) that comes before it, if any."""
-        plan: list[int | None] = []
-        reach, done = 1, 0
-        for size in self.sizes:
-            numbered = reach * size > LARGEST_KEY
-            plan.append(done if numbered else None)
-            reach = (len(self.steps[done]) if numbered else reach) * size
-            done += numbered
-        return plan
-
-    def _fold(
-        self,
-        base: np.ndarray,
-        places: Sequence[np.ndarray],
-        learn: bool,
-        shared: SharedCorpus | None = None,
-    ) -> tuple[np.ndarray, int]:
-        """Key of each tuple (−1 for nothing), and the size of their range."""
-        keys, reach, done = base, 1, 0
-        for place, size in zip(places, self.sizes):
-            if reach * size > LARGEST_KEY:
-                if learn:
-                    step, keys = _number(keys, reach, 1, shared)
-                    self.steps.append(step)
-                else:
-                    keys = _find(self.steps[done], keys, reach)
-                reach = len(self.steps[done])
-                done += 1
-            nothing = (keys < 0) | (place < 0)
-            keys = keys * size + place
-            keys[nothing] = -1
-            reach *= size
-        return keys, reach
-
-
-def _number(
-    keys: np.ndarray, size: int, cutoff: int, shared: SharedCorpus | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The sorted keys that occur ``cutoff`` times or more, and each key's place among them."""
-    present = keys >= 0
-    if shared is not None:
-        own = np.unique(keys[present], return_counts=True)
-        together, totals = shared.merge_counts(own[0].astype(np.int64), own[1].astype(np.int64))
-        known = together[totals >= cutoff]
-        return known, _find(known, keys, size)
-    everywhere = bool(present.all())
-    if size <= DENSE_FACTOR * len(keys):
-        distinct = np.arange(size)
-        counts = np.bincount(keys if everywhere else keys[present], minlength=size)
-        inverse = keys
-    else:
-        distinct, found, counts = np.unique(
-            keys if everywhere else keys[present], return_inverse=True, return_counts=True
-        )
-        inverse = found
-        if not everywhere:
-            inverse = np.zeros(len(keys), np.int64)
-            inverse[present] = found
-    kept = counts >= cutoff
-    numbers = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)  # the last: for nothing
-    places = numbers[inverse if everywhere else np.where(present, inverse, -1)]
-    return distinct[kept], places
-
-
-def _find(known: np.ndarray, keys: np.ndarray, size: int) -> np.ndarray:
-    """Place of each key among the known ones, which are sorted; −1 where it is not there."""
-    if size <= DENSE_FACTOR * max(len(keys), len(known)):
-        numbers = np.full(size + 1, -1, np.int64)  # the last: for nothing
-        numbers[known] = np.arange(len(known))
-        return numbers[keys]
-    if not len(known):
-        return np.full(len(keys), -1, np.int64)
-    places = np.searchsorted(known, keys)
-    places[places == len(known)] = 0
-    return np.where(known[places] == keys, places, -1)
-
-
-KIND = "templates"
 
 
 class TemplateExtractor(FeatureExtractor):
@@ -432,82 +190,50 @@ class TemplateExtractor(FeatureExtractor):
         ['word[-1]|word[0]=_B-1|the', 'word[-1]|word[0]=the|dog']
     """
 
+    kind = "templates"
+
     def __init__(self, templates: Templates | Iterable[str | Template], cutoff: int = 1):
+        super().__init__(cutoff)
         self._templates = templates if isinstance(templates, Templates) else Templates(templates)
-        self._cutoff = check_cutoff(cutoff)
         self._plan = Plan(self._templates)
         self._tables = [StringTable() for _ in range(self._plan.table_count)]
         self._unigram: list[KeySpace] = []
         self._bigram: list[KeySpace] = []
-        self._fitted = False
-        self._names: dict[str, list[str]] = {}
+        self._known_names: dict[str, list[str]] = {}  # made when first asked for
 
     @property
     def templates(self) -> Templates:
         """The templates."""
         return self._templates
 
-    @property
-    def cutoff(self) -> int:
-        """Attributes that occurred fewer times were left out."""
-        return self._cutoff
+    def _counts(self) -> tuple[int, int]:
+        return sum(map(len, self._unigram)), sum(map(len, self._bigram))
 
-    def fit_transform(
-        self, sentences: Iterable[Any], shared: SharedCorpus | None = None
-    ) -> TokenFeatures:
-        """Learn the vocabulary of the sentences and give their attributes."""
-        require_unfitted(self._fitted)
-        features = self._extract(sentences, learn=True, shared=shared)
-        self._fitted = True
-        return features
-
-    def transform(self, sentences: Iterable[Any]) -> TokenFeatures:
-        """Attributes of the sentences; −1 for those that are not in the vocabulary."""
-        require_fitted(self._fitted)
-        return self._extract(sentences, learn=False)
-
-    @property
-    def attribute_count(self) -> int:
-        """Number of attributes; ids are 0 … attribute_count − 1."""
-        require_fitted(self._fitted)
-        return sum(map(len, self._unigram))
-
-    @property
-    def edge_attribute_count(self) -> int:
-        """Number of attributes of pairs of tokens, numbered apart."""
-        require_fitted(self._fitted)
-        return sum(map(len, self._bigram))
-
-    def attribute_names(self) -> list[str]:
-        """Name of each attribute, by id."""
-        return self._names_of("unigram", self._plan.unigram, self._unigram)
-
-    def edge_attribute_names(self) -> list[str]:
-        """Name of each attribute of pairs of tokens, by id."""
-        return self._names_of("bigram", self._plan.bigram, self._bigram)
+    def _names(self, pairs: bool) -> list[str]:
+        name, plans, spaces = self._sides()[pairs]
+        if name not in self._known_names:
+            boundaries = boundary_names(self._plan.left, self._plan.right)
+            codes = [boundaries + table.strings for table in self._tables]
+            each = (_space_names(plan, space, codes) for plan, space in zip(plans, spaces))
+            self._known_names[name] = list(itertools.chain.from_iterable(each))
+        return self._known_names[name]
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Templates and cutoff; strings as UTF-8 with their ends, and keys of attributes."""
-        require_fitted(self._fitted)
-        meta = {
-            "kind": KIND,
-            "version": 1,
-            "cutoff": self._cutoff,
-            "templates": self._templates.to_json(),
-        }
+        self._require_fitted()
         arrays: dict[str, np.ndarray] = {}
         for index, table in enumerate(self._tables):
             arrays |= table.to_arrays(f"table{index}")
         for side, _, spaces in self._sides():
             for index, space in enumerate(spaces):
                 arrays |= space.to_arrays(f"{side}{index}")
-        return meta, arrays
+        return self._meta(templates=self._templates.to_json()), arrays
 
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> TemplateExtractor:
         """The extractor that `state` describes; ValueError on a state that is not sound."""
-        check_meta(meta, KIND, ["cutoff", "templates"])
-        extractor = cls(Templates.from_json(meta["templates"]), check_cutoff(meta["cutoff"]))
+        cls._check_meta(meta, "templates")
+        extractor = cls(Templates.from_json(meta["templates"]), meta["cutoff"])
         extractor._tables = [
             StringTable.from_arrays(arrays, f"table{index}")
             for index in range(len(extractor._tables))
@@ -518,8 +244,7 @@ class TemplateExtractor(FeatureExtractor):
                 shape = [sizes[table] for table in plan.tables]
                 spaces.append(KeySpace.from_arrays(shape, arrays, f"{side}{index}"))
             _check_count(spaces)
-        extractor._fitted = True
-        check_names(arrays, extractor.state()[1])
+        extractor._finish_state(arrays)
         return extractor
 
     def _sides(self) -> list[tuple[str, list[SpacePlan], list[KeySpace]]]:
@@ -529,7 +254,7 @@ class TemplateExtractor(FeatureExtractor):
         ]
 
     def _extract(
-        self, sentences: Iterable[Any], learn: bool, shared: SharedCorpus | None = None
+        self, sentences: Iterable[Any], learn: bool, shared: SharedCorpus | None
     ) -> TokenFeatures:
         columns, lengths = read_corpus(sentences, self._templates.columns)
         if shared is not None:
@@ -539,10 +264,13 @@ class TemplateExtractor(FeatureExtractor):
             }
         cells = Cells(self._plan, columns, lengths, self._tables, learn)
         plan, how = self._plan, (learn, shared)
-        ids = self._number(plan.unigram, self._unigram, cells, cells.everywhere, *how)
+        everywhere = np.zeros(int(lengths.sum()), np.int64)
+        ids = self._number(plan.unigram, self._unigram, cells, everywhere, *how)
         edge_ids = None
         if plan.bigram:
-            edge_ids = self._number(plan.bigram, self._bigram, cells, cells.in_pairs, *how)
+            # The first token of a sentence has none before it to be a pair with.
+            in_pairs = np.where(cells.from_start > 0, 0, -1)
+            edge_ids = self._number(plan.bigram, self._bigram, cells, in_pairs, *how)
         return TokenFeatures(ids, None, lengths, edge_ids)
 
     def _number(
@@ -565,27 +293,15 @@ class TemplateExtractor(FeatureExtractor):
                 sizes = [cells.sizes[table] for table in plan.tables]
                 space, numbers = KeySpace.learn(sizes, present, places, self._cutoff, shared)
                 spaces.append(space)
-                _check_count(spaces)
+                _check_count(spaces)  # before the numbers of the next leave int32
             else:
                 numbers = spaces[index].find(present, places)
+            # Spaces are numbered one after the other: by template, and then by first occurrence.
             numbers = np.where(numbers < 0, -1, numbers + first).astype(np.int32)
             for column, part in zip(plan.columns, np.split(numbers, len(plan.columns))):
                 ids[:, column] = part
             first += len(spaces[index])
         return ids
-
-    def _names_of(self, side: str, plans: list[SpacePlan], spaces: list[KeySpace]) -> list[str]:
-        require_fitted(self._fitted)
-        if side not in self._names:
-            codes = [
-                boundary_names(self._plan.left, self._plan.right) + table.strings
-                for table in self._tables
-            ]
-            names: list[str] = []
-            for plan, space in zip(plans, spaces):
-                names += _space_names(plan, space, codes)
-            self._names[side] = names
-        return list(self._names[side])
 
 
 def _space_names(plan: SpacePlan, space: KeySpace, codes: list[list[str]]) -> list[str]:

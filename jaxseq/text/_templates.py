@@ -1,254 +1,15 @@
-"""A set of templates: those for a label, those for a pair of labels, and plain transitions."""
+"""Feature templates: their two notations, sets and files of them, and those of the papers."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
-import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
-# -------------------------------------------------------------------------------------------------
-# Word types: the spelling properties of Wanvarie et al. (2011), table 3.
-
-
-NO_WORD_TYPE = "Plain"
-QUOTATION_MARKS = frozenset("'\"`´‘’‚‛“”„‟«»‹›")
-
-
-def _is_punctuation(character: str) -> bool:
-    """Punctuation or a symbol: the paper's examples hold ``$`` and ``#``, which are symbols."""
-    return unicodedata.category(character)[0] in "PS"
-
-
-def _is_dash(character: str) -> bool:
-    return unicodedata.category(character) == "Pd"
-
-
-def _is_mixed(word: str) -> bool:
-    return any(map(str.isupper, word)) and any(map(str.islower, word))
-
-
-_PROPERTIES: dict[str, Callable[[str], bool]] = {
-    "InitCap": lambda word: word[:1].isupper(),
-    "AllCaps": lambda word: word.isalpha() and all(map(str.isupper, word)),
-    "Mixed": _is_mixed,
-    "SingleDigit": lambda word: len(word) == 1 and word.isdecimal(),
-    "AllDigits": str.isdecimal,
-    "TwoPeriods": lambda word: word.count(".") >= 2,
-    "EndsInPeriod": lambda word: word.endswith("."),
-    "Dash": lambda word: any(map(_is_dash, word)),
-    "SingleCharacter": lambda word: len(word) == 1,
-    "Punctuation": lambda word: any(map(_is_punctuation, word)),
-    "Quotation": lambda word: any(mark in QUOTATION_MARKS for mark in word),
-}
-
-WORD_TYPES: tuple[str, ...] = tuple(_PROPERTIES)
-"""Names of the eleven properties, in the order of the paper's table.
-
->>> len(WORD_TYPES), WORD_TYPES[0]
-(11, 'InitCap')
-"""
-
-
-def word_types(word: str) -> tuple[str, ...]:
-    """The properties of table 3 that hold for a word, in the order of `WORD_TYPES`.
-
-    InitCap: starts with a capital letter. AllCaps: every character is a capital letter.
-    Mixed: holds capital and small letters. SingleDigit: is one digit. AllDigits: holds only
-    digits. TwoPeriods: holds at least two periods. EndsInPeriod: ends with a period.
-    Dash: holds a dash. SingleCharacter: is one character. Punctuation: holds punctuation or a
-    symbol. Quotation: holds a quotation mark. They overlap; for many words none holds.
-
-    Args:
-        word: any string.
-
-    Returns:
-        Names out of `WORD_TYPES`.
-
-    Example:
-        >>> word_types("anti-American")
-        ('Mixed', 'Dash', 'Punctuation')
-        >>> word_types("the")
-        ()
-
-    Reference: Wanvarie, Takamura and Okumura (2011), Active learning with subsequence sampling
-    strategy for sequence labeling tasks, table 3.
-    """
-    return tuple(name for name, holds in _PROPERTIES.items() if holds(word))
-
-
-def word_type(word: str) -> str:
-    """All properties of a word as one string, the value of the feature ``[wtp_i]``.
-
-    The paper does not say how overlapping properties become one feature. Here their names are
-    joined by ``+``, so that words agree in the feature when they agree in all eleven.
-
-    Args:
-        word: any string.
-
-    Returns:
-        The joined names, or ``"Plain"`` where no property holds.
-
-    Example:
-        >>> word_type("Chancellor")
-        'InitCap+Mixed'
-        >>> word_type("the")
-        'Plain'
-
-    Reference: Wanvarie, Takamura and Okumura (2011), table 3.
-    """
-    return "+".join(word_types(word)) or NO_WORD_TYPE
-
-
-# -------------------------------------------------------------------------------------------------
-# Functions of one token's string that templates may call.
-
-
-FLAG = "1"
-TokenFunction = Callable[[str], str | None]
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of a function: its name and its argument besides the string, if it has one.
-
-    Example:
-        >>> str(Call("prefix", 2)), str(Call("lower"))
-        ('prefix(…, 2)', 'lower(…)')
-    """
-
-    name: str
-    argument: int | str | None = None
-
-    def around(self, inner: str) -> str:
-        """The call as written in a template, with ``inner`` as the string it works on."""
-        if self.argument is None:
-            return f"{self.name}({inner})"
-        if isinstance(self.argument, int):
-            return f"{self.name}({inner}, {self.argument})"
-        return f'{self.name}({inner}, "{self.argument}")'
-
-    def __str__(self) -> str:
-        return self.around("…")
-
-
-@dataclass(frozen=True)
-class FunctionKind:
-    """How a function of the template language is called, and what makes it.
-
-    argument: what it takes besides the string. make: the argument → the function of a string.
-    flag: it says yes (`FLAG`) or nothing, and nothing of a place past the end of a sentence.
-    """
-
-    argument: Literal["none", "length", "regex"]
-    make: Callable[[int | str | None], TokenFunction]
-    flag: bool
-
-
-def shape(word: str) -> str:
-    """The word with capitals as ``A``, other letters as ``a`` and digits as ``0``.
-
-    Example:
-        >>> shape("IL-2Ra")
-        'AA-0Aa'
-    """
-    return "".join(map(_shape_of_character, word))
-
-
-def short_shape(word: str) -> str:
-    """The `shape` with every run of one sign as one sign.
-
-    Example:
-        >>> short_shape("IL-2000Ra")
-        'A-0Aa'
-    """
-    return "".join(sign for sign, _ in itertools.groupby(shape(word)))
-
-
-def _shape_of_character(character: str) -> str:
-    if character.isupper():
-        return "A"
-    if character.isalpha():
-        return "a"
-    return "0" if character.isdecimal() else character
-
-
-def _plain(function: TokenFunction) -> FunctionKind:
-    return FunctionKind("none", lambda _: function, flag=False)
-
-
-def _flag(holds: Callable[[str], bool]) -> FunctionKind:
-    return FunctionKind("none", lambda _: lambda word: FLAG if holds(word) else None, flag=True)
-
-
-def _prefix(length: int | str | None) -> TokenFunction:
-    size = int(length or 0)
-    return lambda word: word[:size] if len(word) >= size else None
-
-
-def _suffix(length: int | str | None) -> TokenFunction:
-    size = int(length or 0)
-    return lambda word: word[-size:] if len(word) >= size else None
-
-
-def _match(pattern: int | str | None) -> TokenFunction:
-    matches = re.compile(str(pattern)).fullmatch
-    return lambda word: FLAG if matches(word) else None
-
-
-FUNCTIONS: dict[str, FunctionKind] = {
-    "lower": _plain(str.lower),
-    "prefix": FunctionKind("length", _prefix, flag=False),
-    "suffix": FunctionKind("length", _suffix, flag=False),
-    "shape": _plain(shape),
-    "short_shape": _plain(short_shape),
-    "word_type": _plain(word_type),
-    "has_digit": _flag(lambda word: any(map(str.isdecimal, word))),
-    "has_hyphen": _flag(lambda word: "-" in word),
-    "has_upper": _flag(lambda word: any(map(str.isupper, word))),
-    "is_capitalized": _flag(lambda word: word[:1].isupper()),
-    "is_upper": _flag(str.isupper),
-    "is_digits": _flag(str.isdecimal),
-    "match": FunctionKind("regex", _match, flag=True),
-}
-
-
-def compose(calls: tuple[Call, ...]) -> TokenFunction:
-    """The calls one after the other, as one function; nothing (None) stays nothing.
-
-    Example:
-        >>> suffix_of_lower = compose((Call("lower"), Call("suffix", 3)))
-        >>> suffix_of_lower("WALKING"), suffix_of_lower("at")
-        ('ing', None)
-    """
-    functions = [FUNCTIONS[call.name].make(call.argument) for call in calls]
-    if len(functions) == 1:
-        return functions[0]
-
-    def composed(word: str) -> str | None:
-        value: str | None = word
-        for function in functions:
-            if value is None:
-                return None
-            value = function(value)
-        return value
-
-    return composed
-
-
-def is_flag(calls: tuple[Call, ...]) -> bool:
-    """Whether the calls give only yes or nothing.
-
-    Example:
-        >>> is_flag((Call("has_digit"),)), is_flag((Call("lower"),)), is_flag(())
-        (True, False, False)
-    """
-    return any(FUNCTIONS[call.name].flag for call in calls)
-
+from jaxseq.text._functions import FUNCTIONS, Call
+from jaxseq.text._readers import iter_lines
 
 # -------------------------------------------------------------------------------------------------
 # One feature template: literal text and atoms, each atom a string near the token.
@@ -271,6 +32,11 @@ class Atom:
     offset: int
     calls: tuple[Call, ...] = ()
 
+    @property
+    def stream(self) -> tuple[str, tuple[Call, ...]]:
+        """The atom without its offset: a column with functions applied."""
+        return self.column, self.calls
+
     def __str__(self) -> str:
         text = f"{self.column}[{self.offset}]"
         for call in self.calls:
@@ -282,8 +48,10 @@ class Atom:
 class Template:
     """A parsed template: what turns a token into the name of one attribute.
 
-    text: the template as it would be written. pieces: literal strings and atoms, whose strings
-    joined are the attribute's name. crfpp: whether ``text`` is in CRF++'s notation.
+    Args:
+        text: the template as it would be written.
+        pieces: literal strings and atoms, whose strings joined are the attribute's name.
+        crfpp: whether ``text`` is in CRF++'s notation.
 
     Two templates with the same `skeleton` give the same attributes where their atoms have the
     same values. In jaxseq's notation that never happens, as the text is part of the name; in
@@ -324,14 +92,10 @@ class Template:
 
 
 def native_template(atoms: tuple[Atom, ...]) -> Template:
-    """The template in jaxseq's notation with these atoms; without atoms the bias.
-
-    Example:
-        >>> native_template((Atom("pos", 1),)).text, native_template(()).pieces
-        ('pos[1]', ('bias',))
-    """
+    """The template in jaxseq's notation with these atoms; without atoms the bias."""
     if not atoms:
         return Template("bias", ("bias",))
+    # The template's own text begins the name: attributes of two templates never share one.
     text = "|".join(map(str, atoms))
     pieces: list[str | Atom] = [f"{text}=", atoms[0]]
     for atom in atoms[1:]:
@@ -346,7 +110,6 @@ def native_template(atoms: tuple[Atom, ...]) -> Template:
 _NAME = re.compile(r'[^\s\[\](),|"]+')
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_SPACE = re.compile(r"\s*")
 
 
 def parse_template(text: str) -> Template:
@@ -417,7 +180,7 @@ class _Parser:
         if not self.sees("("):
             self.fail("'[' or '('")
         if name not in FUNCTIONS:
-            self.place = start
+            self.place = start  # errors point at the beginning of what is wrong
             self.fail(f"a function ({', '.join(FUNCTIONS)})", name)
         self.expect("(")
         inner = self.atom()
@@ -427,28 +190,20 @@ class _Parser:
 
     def cell(self, column: str) -> Atom:
         self.expect("[")
-        self.skip_space()
-        start = self.place
-        digits = self.take(_INTEGER, "a whole number")
-        if len(digits) > 10 or abs(int(digits)) > LARGEST_OFFSET:
-            self.place = start
-            self.fail(f"an offset from -{LARGEST_OFFSET} to {LARGEST_OFFSET}", digits)
+        offset = self.number("a whole number", "an offset", -LARGEST_OFFSET)
         self.expect("]")
-        return Atom(column, int(digits))
+        return Atom(column, offset)
 
     def argument(self, kind: str) -> int | str | None:
         if kind == "none":
             return None
         self.expect(",")
+        if kind == "length":
+            return self.number("a length", "a length", 1)
         self.skip_space()
         start = self.place
-        if kind == "length":
-            digits = self.take(_INTEGER, "a length")
-            if len(digits) > 10 or not 1 <= int(digits) <= LARGEST_OFFSET:
-                self.place = start
-                self.fail(f"a length from 1 to {LARGEST_OFFSET}", digits)
-            return int(digits)
         pattern = self.take(_QUOTED, "a regular expression in double quotes")[1:-1]
+        # Compiled here already, so that the error has its place in the template.
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
@@ -456,9 +211,19 @@ class _Parser:
             self.fail(f"a regular expression ({error})", pattern)
         return pattern
 
+    def number(self, what: str, bounded: str, least: int) -> int:
+        self.skip_space()
+        start = self.place
+        digits = self.take(_INTEGER, what)
+        # int() of very many digits takes long, and raises an error of its own.
+        if len(digits) > 10 or not least <= int(digits) <= LARGEST_OFFSET:
+            self.place = start
+            self.fail(f"{bounded} from {least} to {LARGEST_OFFSET}", digits)
+        return int(digits)
+
     def skip_space(self) -> None:
-        match = _SPACE.match(self.text, self.place)
-        self.place = match.end() if match else self.place
+        while self.text[self.place : self.place + 1].isspace():
+            self.place += 1
 
     def sees(self, sign: str) -> bool:
         self.skip_space()
@@ -477,10 +242,10 @@ class _Parser:
         self.place = match.end()
         return match[0]
 
-    def fail(self, expected: str, found: str | None = None) -> NoReturn:
-        if found is None:
-            found = self.text[self.place : self.place + 10]
-        seen = repr(found) if found else "the end"
+    def fail(self, expected: str, seen: str | None = None) -> NoReturn:
+        if seen is None:
+            seen = self.text[self.place : self.place + 10]
+        seen = repr(seen) if seen else "the end"
         where = f"template {self.text!r}, character {self.place + 1}"
         raise ValueError(f"{where}: expected {expected}, found {seen}")
 
@@ -489,17 +254,13 @@ class _Parser:
 # Templates in the notation of CRF++.
 
 
+# A column is a number in files of CRF++, and a name in the templates that we store.
 _MACRO = re.compile(r"%x\[([+-]?[0-9]+),([^\]]+)\]")
 _WITHOUT_MACRO = re.compile(r"[UB][0-9]*(:.*)?")
 
 
 def is_crfpp_line(line: str) -> bool:
-    """Whether a line is a template of CRF++ and cannot be one in jaxseq's notation.
-
-    Example:
-        >>> is_crfpp_line("U01:%x[-1,0]"), is_crfpp_line("B"), is_crfpp_line("Upper[0]")
-        (True, True, False)
-    """
+    """Whether a line is a template of CRF++ and cannot be one in jaxseq's notation."""
     if not line.startswith(("U", "B")):
         return False
     return "%x[" in line or _WITHOUT_MACRO.fullmatch(line) is not None
@@ -542,6 +303,7 @@ def parse_crfpp_template(line: str, columns: Sequence[str] | None = None) -> Tem
         pieces += [line[place:percent], _cell(line, macro, columns)]
         place = macro.end()
     pieces.append(line[place:])
+    # Without empty pieces, so that equal templates have equal skeletons.
     kept = tuple(piece for piece in pieces if piece != "")
     return Template("".join(map(_as_written, kept)), kept, crfpp=True)
 
@@ -575,6 +337,7 @@ def _as_written(piece: str | Atom) -> str:
 _DIRECTIVE = re.compile(r"(edge|transitions)\s*:\s*(.*)")
 
 
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Templates:
     """Feature templates, in order; immutable, and equal when all their templates are.
 
@@ -594,7 +357,9 @@ class Templates:
         True
     """
 
-    __slots__ = ("_bigram", "_transitions", "_unigram")
+    unigram: tuple[Template, ...]
+    bigram: tuple[Template, ...]
+    transitions: bool
 
     def __init__(
         self,
@@ -602,29 +367,15 @@ class Templates:
         bigram: Iterable[str | Template] = (),
         transitions: bool = True,
     ):
-        self._unigram = _as_templates(unigram, "unigram", "U")
-        self._bigram = _as_templates(bigram, "bigram", "B")
-        self._transitions = bool(transitions)
-
-    @property
-    def unigram(self) -> tuple[Template, ...]:
-        """Templates of attributes that go with a label."""
-        return self._unigram
-
-    @property
-    def bigram(self) -> tuple[Template, ...]:
-        """Templates of attributes that go with a pair of labels."""
-        return self._bigram
-
-    @property
-    def transitions(self) -> bool:
-        """Whether plain label–label weights are wanted."""
-        return self._transitions
+        # The fields of a frozen dataclass are set once, past its own __setattr__.
+        object.__setattr__(self, "unigram", _as_templates(unigram, "unigram", "U"))
+        object.__setattr__(self, "bigram", _as_templates(bigram, "bigram", "B"))
+        object.__setattr__(self, "transitions", bool(transitions))
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that the templates read, in the order of their first use."""
-        atoms = (atom for template in self._unigram + self._bigram for atom in template.atoms)
+        atoms = (atom for template in self.unigram + self.bigram for atom in template.atoms)
         return tuple(dict.fromkeys(atom.column for atom in atoms))
 
     @classmethod
@@ -650,38 +401,39 @@ class Templates:
             Templates(['U00:%x[0,word]'], bigram=[], transitions=True)
         """
         lines = [
-            (number, line)
+            (number, line.removesuffix("\r"))
             for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1)
             if line.strip() and not line.lstrip().startswith("#")
         ]
         if not lines:
             raise ValueError(f"{source}: expected at least one template, found none")
-        lines = [(number, line.removesuffix("\r")) for number, line in lines]
-        if any(is_crfpp_line(line) for _, line in lines):
-            return _parse_crfpp(lines, columns, source)
-        return _parse_native(lines, source)
+        crfpp = any(is_crfpp_line(line) for _, line in lines)
+        transitions = not crfpp  # which CRF++ has only where a plain B line asks for them
+        sides: dict[str, list[Template]] = {"unigram": [], "bigram": []}
+        for number, line in lines:
+            try:
+                side, template = _parse_crfpp(line, columns) if crfpp else _parse_native(line)
+                if isinstance(template, bool):
+                    transitions = template
+                elif not crfpp and template in sides[side]:
+                    raise ValueError(f"expected different templates, found twice {template.text!r}")
+                else:
+                    sides[side].append(template)
+            except ValueError as error:
+                raise ValueError(f"{source}:{number}: {error}") from None
+        return cls(**sides, transitions=transitions)
 
     def to_json(self) -> dict[str, Any]:
-        """The set as lists, strings and a bool, ready for `json.dumps`.
-
-        Example:
-            >>> Templates(["word[0]"]).to_json()
-            {'unigram': ['word[0]'], 'bigram': [], 'transitions': True}
-        """
+        """The set as lists, strings and a bool, ready for `json.dumps`."""
         return {
-            "unigram": [_to_json(template) for template in self._unigram],
-            "bigram": [_to_json(template) for template in self._bigram],
-            "transitions": self._transitions,
+            "unigram": [_to_json(template) for template in self.unigram],
+            "bigram": [_to_json(template) for template in self.bigram],
+            "transitions": self.transitions,
         }
 
     @classmethod
     def from_json(cls, value: Any) -> Templates:
-        """The set that `to_json` wrote; ValueError on anything else.
-
-        Example:
-            >>> Templates.from_json(Templates(["word[0]"]).to_json())
-            Templates(['word[0]'], bigram=[], transitions=True)
-        """
+        """The set that `to_json` wrote; ValueError on anything else."""
         keys = {"unigram", "bigram", "transitions"}
         if not isinstance(value, dict) or set(value) != keys:
             raise ValueError(f"templates: expected a dict of {sorted(keys)}, found {value!r:.80}")
@@ -689,27 +441,15 @@ class Templates:
             raise ValueError(
                 f"templates, transitions: expected a bool, found {value['transitions']!r:.80}"
             )
-        lists = [value["unigram"], value["bigram"]]
-        for name, items in zip(("unigram", "bigram"), lists):
-            if not isinstance(items, list):
-                raise ValueError(f"templates, {name}: expected a list, found {items!r:.80}")
-        unigram, bigram = (list(map(_from_json, items)) for items in lists)
+        for name in ("unigram", "bigram"):
+            if not isinstance(value[name], list):
+                raise ValueError(f"templates, {name}: expected a list, found {value[name]!r:.80}")
+        unigram, bigram = (map(_from_json, value[name]) for name in ("unigram", "bigram"))
         return cls(unigram, bigram, value["transitions"])
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Templates):
-            return NotImplemented
-        return self._parts() == other._parts()
-
-    def __hash__(self) -> int:
-        return hash(self._parts())
-
     def __repr__(self) -> str:
-        unigram, bigram = (list(map(str, side)) for side in (self._unigram, self._bigram))
-        return f"Templates({unigram}, bigram={bigram}, transitions={self._transitions})"
-
-    def _parts(self) -> tuple[tuple[Template, ...], tuple[Template, ...], bool]:
-        return self._unigram, self._bigram, self._transitions
+        unigram, bigram = (list(map(str, side)) for side in (self.unigram, self.bigram))
+        return f"Templates({unigram}, bigram={bigram}, transitions={self.transitions})"
 
 
 def _as_templates(
@@ -718,19 +458,20 @@ def _as_templates(
     """Parsed, and without a repetition, which would give every attribute of it twice."""
     if isinstance(items, (str, Template)):
         raise ValueError(f"{name}: expected a list of templates, found the one {str(items)!r}")
-    found: list[Template] = []
+    templates: list[Template] = []
     for item in items:
         template = parse_template(item) if isinstance(item, str) else item
+        # The letter says which side it is for, and so must not contradict the argument.
         if template.crfpp and not template.text.startswith(crfpp_letter):
             raise ValueError(
                 f"{name}: expected CRF++ templates that begin with {crfpp_letter}, "
                 f"found {template.text!r}"
             )
         # CRF++ itself takes a repeated line, and then counts the attribute twice.
-        if template in found and not template.crfpp:
+        if template in templates and not template.crfpp:
             raise ValueError(f"{name}: expected different templates, found twice {template.text!r}")
-        found.append(template)
-    return tuple(found)
+        templates.append(template)
+    return tuple(templates)
 
 
 def _to_json(template: Template) -> str | dict[str, str]:
@@ -745,63 +486,27 @@ def _from_json(value: Any) -> Template:
     raise ValueError(f"templates: expected a string or {{'crfpp': string}}, found {value!r:.80}")
 
 
-def _parse_crfpp(
-    lines: list[tuple[int, str]], columns: Sequence[str] | None, source: str
-) -> Templates:
-    unigram: list[Template] = []
-    bigram: list[Template] = []
-    transitions = False
-    for number, line in lines:
-        try:
-            template = parse_crfpp_template(line, columns)
-        except ValueError as error:
-            _fail(source, number, error)
-        if template.text.startswith("U"):
-            unigram.append(template)
-        elif template.atoms:
-            bigram.append(template)
-        else:
-            transitions = True
-    return Templates(unigram, bigram, transitions)
+def _parse_crfpp(line: str, columns: Sequence[str] | None) -> tuple[str, Template | bool]:
+    """A line's side, and its template; True for a plain B line, which asks for transitions."""
+    template = parse_crfpp_template(line, columns)
+    if template.text.startswith("U"):
+        return "unigram", template
+    return "bigram", template if template.atoms else True
 
 
-def _parse_native(lines: list[tuple[int, str]], source: str) -> Templates:
-    unigram: list[Template] = []
-    bigram: list[Template] = []
-    transitions = True
-    for number, line in lines:
-        directive = _DIRECTIVE.fullmatch(line.strip())
-        keyword, rest = directive.groups() if directive else ("", line)
-        try:
-            if keyword == "transitions":
-                transitions = _yes_or_no(rest)
-                continue
-            side = bigram if keyword == "edge" else unigram
-            template = parse_template(rest)
-            if template in side:
-                raise ValueError(f"expected different templates, found twice {template.text!r}")
-            side.append(template)
-        except ValueError as error:
-            _fail(source, number, error)
-    return Templates(unigram, bigram, transitions)
-
-
-def _yes_or_no(word: str) -> bool:
-    if word not in ("yes", "no"):
-        raise ValueError(f"transitions: expected yes or no, found {word!r}")
-    return word == "yes"
-
-
-def _fail(source: str, number: int, error: ValueError) -> NoReturn:
-    raise ValueError(f"{source}:{number}: {error}") from None
-
-
-# -------------------------------------------------------------------------------------------------
-# Template files.
+def _parse_native(line: str) -> tuple[str, Template | bool]:
+    """A line's side, and its template; a bool for a line that says whether to have transitions."""
+    directive = _DIRECTIVE.fullmatch(line.strip())
+    keyword, text = directive.groups() if directive else ("", line)
+    if keyword != "transitions":
+        return "bigram" if keyword == "edge" else "unigram", parse_template(text)
+    if text not in ("yes", "no"):
+        raise ValueError(f"transitions: expected yes or no, found {text!r}")
+    return keyword, text == "yes"
 
 
 def read_templates(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Templates:
-    """Read a file of templates, one a line, in jaxseq's notation or in that of CRF++.
+    """Read a file of templates, one per line, in jaxseq's notation or in that of CRF++.
 
     Which of the two it is shows in the lines themselves; see `Templates.parse`. A CRF++ file is
     read as it is. Its plain ``B`` line becomes ``transitions``: without one, there are none.
@@ -819,19 +524,12 @@ def read_templates(path: str | os.PathLike[str], columns: Sequence[str] | None =
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "template"
-        ...     _ = path.write_text("# words\\nU00:%x[-1,0]\\nU01:%x[0,0]\\n\\nB\\n")
-        ...     read_templates(path, columns=["word"])
+        ...     with open(f"{folder}/template", "w") as file:
+        ...         _ = file.write("# words\\nU00:%x[-1,0]\\nU01:%x[0,0]\\n\\nB\\n")
+        ...     read_templates(f"{folder}/template", columns=["word"])
         Templates(['U00:%x[-1,word]', 'U01:%x[0,word]'], bigram=[], transitions=True)
     """
-    data = Path(path).read_bytes()
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        byte = data[error.start]
-        raise ValueError(f"{path}:{line}: expected UTF-8, found the byte 0x{byte:02x}") from None
-    return Templates.parse(text, columns, str(path))
+    return Templates.parse("\n".join(iter_lines(path)), columns, os.fspath(path))
 
 
 # -------------------------------------------------------------------------------------------------

@@ -11,17 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxseq.verify._oracle import Matrix
-
-# -------------------------------------------------------------------------------------------------
-# float64 for the length of a `with` block, whatever the process has set.
-
-
 DTYPES = ("float32", "float64")
 
 
 def wide(enabled: bool) -> AbstractContextManager:
     """Allow (or forbid) float64 inside the block; the setting outside is left as it was."""
+    # The setting counts when a function is traced, so whole programs run inside the block.
     home = jax if hasattr(jax, "enable_x64") else jax.experimental  # older releases have it there
     return getattr(home, "enable_x64")(enabled)  # noqa: B009 (which of the two, types cannot know)
 
@@ -31,89 +26,6 @@ def check_dtypes(dtypes: tuple[str, ...]) -> None:
     for dtype in dtypes:
         if dtype not in DTYPES:
             raise ValueError(f"dtypes: expected {' or '.join(DTYPES)}, got {dtype!r}")
-
-
-# -------------------------------------------------------------------------------------------------
-# How far two arrays are apart, where, and whether that is close enough.
-
-
-class Error(NamedTuple):
-    """The worst disagreement between two arrays.
-
-    absolute: the largest difference; infinite when a NaN is involved.
-    relative: that, over the largest magnitude of what was expected (over 1 when that is 0).
-    allowance: what the tolerance is multiplied by, the larger of 1 and that magnitude.
-    index: where, or None when nothing was compared.
-    """
-
-    absolute: float
-    relative: float
-    allowance: float
-    index: tuple[int, ...] | None
-
-    def within(self, tolerance: float) -> bool:
-        """Whether the error is at most `tolerance`, absolutely or relatively."""
-        return self.absolute <= tolerance * self.allowance
-
-    @property
-    def severity(self) -> float:
-        """To choose the worst of several."""
-        return self.absolute / self.allowance
-
-
-def worst_error(actual: Matrix, expected: Matrix, compare: Matrix | None = None) -> Error:
-    """The worst entry of `actual` against `expected`, where `compare` is True.
-
-    Equal infinities agree; a NaN agrees with nothing.
-
-    Raises:
-        ValueError: when the shapes differ; nothing is broadcast.
-
-    Example:
-        >>> import numpy as np
-        >>> worst_error(np.array([1.0, 2.5]), np.array([1.0, 2.0])).index
-        (1,)
-    """
-    actual, expected = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
-    if actual.shape != expected.shape:
-        raise ValueError(f"expected shape {list(expected.shape)}, got {list(actual.shape)}")
-    with np.errstate(invalid="ignore"):  # ∞ − ∞ is answered by the comparison before it
-        difference = np.where(actual == expected, 0, np.abs(actual - expected))
-    difference = np.where(np.isnan(difference), np.inf, difference)
-    if compare is not None:
-        difference = np.where(compare, difference, -1)
-    if difference.size == 0 or difference.max() < 0:
-        return Error(0.0, 0.0, 1.0, None)
-    magnitudes = np.abs(expected[np.isfinite(expected)])
-    scale = float(magnitudes.max()) if magnitudes.size else 0.0
-    index = np.unravel_index(int(difference.argmax()), difference.shape)
-    absolute = float(difference[index])
-    return Error(absolute, absolute / (scale or 1.0), max(scale, 1.0), tuple(int(i) for i in index))
-
-
-# -------------------------------------------------------------------------------------------------
-# Names for the entries of a pytree: ``nodes[2, 1]``, ``args[0]['w'][3]``.
-
-
-def leaf_names(tree: Any, prefix: str = "") -> list[str]:
-    """A readable name for each leaf, in flattening order; attributes are written without a dot."""
-    paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
-    names = [prefix + jax.tree_util.keystr(path) for path in paths]
-    return [name.removeprefix(".") for name in names]
-
-
-def entry_names(tree: Any, prefix: str = "") -> list[str]:
-    """A name for every entry of every leaf (anything with a shape), in flattening order."""
-    return [
-        entry_name(name, index)
-        for name, leaf in zip(leaf_names(tree, prefix), jax.tree.leaves(tree))
-        for index in np.ndindex(*np.shape(leaf))
-    ]
-
-
-def entry_name(leaf: str, index: tuple[int, ...]) -> str:
-    """One entry of a leaf, such as ``nodes[2, 1]``."""
-    return f"{leaf}[{', '.join(map(str, index))}]" if index else leaf
 
 
 EdgeKind = Literal["shared", "per position"]
@@ -127,7 +39,7 @@ Ints = Int[Array, "..."] | Int[np.ndarray, "..."]
 class Case(NamedTuple):
     """One chain to check on, with everything a quantity may need besides; or a stack of them.
 
-    nodes, edges, length: the chain; derivatives are taken in its nodes and edges.
+    nodes, edges, length: the chain; derivatives are taken with respect to nodes and edges.
     other_nodes, other_edges: a second chain of the same shape and length.
     node_tangent, edge_tangent: a direction in the space of scores.
     weights: ``[2, n, s]``, to turn many numbers into one whose gradient is taken.
@@ -188,6 +100,7 @@ def draw_cases(n: int, s: int, edges: EdgeKind, seed: int) -> Stack:
     The numbers are representable in float32, so that float32 and float64 are asked about the very
     same chain and share one truth.
     """
+    # Each shape has cases of its own, which do not change when other shapes are asked for.
     rng = np.random.default_rng([seed, n, s, EDGE_KINDS.index(edges)])
     edge_shape = (s, s) if edges == "shared" else (n - 1, s, s)
     drawn = {kind: _draw(rng, n, s, edge_shape, kind) for kind in KINDS}
@@ -215,7 +128,7 @@ def _draw(rng: np.random.Generator, n: int, s: int, edge_shape: tuple[int, ...],
             # this one forbids, one direction is infinite.
             _apply(forbidden, other_nodes, other_edges)
     if kind == "no legal path":
-        nodes[int(rng.integers(0, n))] = -np.inf
+        nodes[int(rng.integers(0, n))] = -np.inf  # one position without a label is enough
     width = min(2, n)
     start, first = int(rng.integers(0, n)), int(rng.integers(0, n - width + 1))
     stop = int(rng.integers(start, n)) + 1
@@ -229,7 +142,7 @@ def _draw(rng: np.random.Generator, n: int, s: int, edge_shape: tuple[int, ...],
 def _forbid(rng, path, node_shape, edge_shape) -> tuple[np.ndarray, np.ndarray]:
     """Which scores to forbid: about a quarter, none of them on `path`."""
     nodes, edges = rng.random(node_shape) < 0.25, rng.random(edge_shape) < 0.25
-    nodes[np.arange(len(path)), path] = False
+    nodes[np.arange(len(path)), path] = False  # so that there is a legal labelling
     steps = (path[:-1], path[1:])
     edges[steps if len(edge_shape) == 2 else (np.arange(len(path) - 1), *steps)] = False
     return nodes, edges

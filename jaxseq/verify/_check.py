@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -23,69 +20,17 @@ from jaxseq.verify._cases import (
     EDGE_KINDS,
     Case,
     EdgeKind,
-    Error,
     check_dtypes,
     draw_cases,
-    entry_names,
     flatten,
     wide,
-    worst_error,
 )
+from jaxseq.verify._differences import extrapolate, steps
 from jaxseq.verify._oracle import Matrix
-from jaxseq.verify._quantities import MOST_PATHS, QUANTITIES, Enumerated, Library, Quantity, Scores
+from jaxseq.verify._plain import MOST_PATHS
+from jaxseq.verify._quantities import QUANTITIES, Enumerated, Library, Quantity, Scores
+from jaxseq.verify._report import Error, Report, Row, entry_names, worst_error
 
-# -------------------------------------------------------------------------------------------------
-# Central differences, extrapolated: derivatives from values alone.
-#
-# .. math:: D(h) = \frac{f(x + h) - f(x - h)}{2h} = f'(x) + a_2 h^2 + a_4 h^4 + \dots
-#
-# Neville's tableau removes one power after the other from D(h), D(h/2), D(h/4), …, and the entry
-# that changed least against its neighbours is the answer (Ridders 1982; Press et al., Numerical
-# Recipes, `dfridr`). Large steps may then be used, which is what keeps rounding small: about 1e-11
-# in float64 and 1e-4 in float32 for functions of size 1.
-
-
-LEVELS = 7
-
-
-def steps(x: Matrix, first: float | None = None) -> Matrix:
-    """Step sizes ``[LEVELS, *x.shape]``, halved from level to level.
-
-    `first` is the largest step; by default a tenth of max(1, |x|).
-    """
-    x = np.where(np.isfinite(x), x, 0)
-    largest = 0.1 * np.maximum(1, np.abs(x)) if first is None else np.full(x.shape, first)
-    return largest * 0.5 ** np.arange(LEVELS).reshape(-1, *[1] * x.ndim)
-
-
-def extrapolate(above: Matrix, below: Matrix, step: Matrix) -> Matrix:
-    """The derivative from f(x + step) and f(x − step).
-
-    Args:
-        above, below: values ``[LEVELS, ...]``.
-        step: what was added and subtracted, broadcasts against the values; halved at each level.
-
-    Returns:
-        derivatives ``[...]``; 0 where both values are the same infinity at every level, for a
-        value that is −inf throughout moves nowhere.
-    """
-    with np.errstate(invalid="ignore"):
-        change = np.where(above == below, 0, above - below)
-    column = list(change / (2 * step))
-    best, least = column[0], np.full(column[0].shape, np.inf)
-    power = 1.0
-    while len(column) > 1:
-        power *= 4.0
-        refined = [(power * fine - coarse) / (power - 1) for coarse, fine in pairwise(column)]
-        for new, (coarse, fine) in zip(refined, pairwise(column)):
-            error = np.maximum(np.abs(new - coarse), np.abs(new - fine))
-            better = error < least
-            best, least = np.where(better, new, best), np.where(better, error, least)
-        column = refined
-    return best
-
-
-# -------------------------------------------------------------------------------------------------
 # Every number that a check compares, computed for a whole stack of cases by few programs.
 #
 # Compiling is what a check spends its time on. All quantities of one setting therefore go into one
@@ -119,10 +64,11 @@ def differentiate(
     """Derivatives of every function at the case's scores."""
     if not functions:
         return ()
+    # All functions at once: what they have in common is computed once.
     values, theta = stacked(functions, case), case.theta
     reverse = jax.jacrev(values)(theta)
     if not forward:
-        return tuple(Derivatives(grad, None, None) for grad in reverse)
+        return tuple(Derivatives(grad, None, None) for grad in reverse)  # half the compiling
     # jax.jacfwd is jax.jvp mapped over the unit vectors; one map serves both columns.
     tangents = jnp.concatenate([jnp.eye(theta.size, dtype=theta.dtype), directions])
     push = lambda tangent: jax.jvp(values, (theta,), (tangent,))[1]  # noqa: E731
@@ -133,14 +79,14 @@ def differentiate(
     )
 
 
-def matrix_of(result: Any, quantity: Quantity, size: int) -> Array:
+def result_matrix(result: Any, quantity: Quantity, size: int) -> Array:
     """A library result as a vector (values) or as a matrix with `size` columns (derivatives)."""
     flat = flatten(result)
     return flat if quantity.value is None else flat.reshape(-1, size)
 
 
+# The programs run once, on tiny arrays: optimising them would be the greater part of a check.
 QUICK_COMPILING = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-"""The programs run once, on tiny arrays: optimising them would be the greater part of a check."""
 
 
 def run_stack(function: Callable[..., Any], *args: Any) -> Any:
@@ -163,7 +109,7 @@ def run_reference(
     def program(case: Case, directions: Array):
         return stacked(plain, case)(case.theta), differentiate(unique, case, directions, forward)
 
-    with wide(True):
+    with wide(True):  # references are the truth, also for what the library does in float32
         values, derived = run_stack(program, cases.cast("float64"), jnp.asarray(directions))
     as_value, as_derivative = dict(zip(plain, values)), dict(zip(unique, derived))
     return {
@@ -188,25 +134,26 @@ def run_library(
     method: str,
     forward: bool,
 ) -> LibraryResults:
-    """The quantities by the library, in the dtype and by the method given."""
-    closed = [quantity for quantity in quantities if quantity.hand is not None]
+    """The quantities by the library, in this dtype and by this method."""
+    closed = {quantity: quantity.hand for quantity in quantities if quantity.hand is not None}
     functions = _value_functions(quantities, library, method)
     unique = _unique(functions.values())
 
     def program(case: Case, directions: Array):
         size = case.theta.size
         hand = tuple(
-            matrix_of(quantity.hand(library, case, method), quantity, size)
-            for quantity in closed
-            if quantity.hand is not None
+            result_matrix(function(library, case, method), quantity, size)
+            for quantity, function in closed.items()
         )
         return hand, differentiate(unique, case, directions, forward)
 
     with wide(dtype == "float64"):
         hand, derived = run_stack(program, cases.cast(dtype), jnp.asarray(directions, dtype))
+    # Several quantities may be derivatives of one function, which was differentiated once.
     by_function = dict(zip(unique, derived))
     by_name = {name: by_function[function] for name, function in functions.items()}
     by_hand = {quantity.name: result for quantity, result in zip(closed, hand)}
+    # Where there is no closed form the library's own `jax.grad` is what is checked.
     implied = {name: by_name[name].grad for name in by_name if name not in by_hand}
     return LibraryResults(by_hand | implied, by_name)
 
@@ -222,6 +169,7 @@ def run_differences(
     theta = thetas(cases)
     batch, size = theta.shape
     step = steps(theta)  # [levels, b, d]
+    # One score is moved at a time: row d of the last two axes moves score d alone.
     shift = np.einsum("lbd,de->blde", step, np.eye(size))
     points = [theta[:, None, None] + sign * shift for sign in (1, -1)]
     points = np.stack(points, 1).reshape(batch, -1, size, size)
@@ -253,160 +201,25 @@ def _value_functions(
     quantities: Sequence[Quantity], library: Library, method: str
 ) -> dict[str, Function]:
     """By derivative: its `value`, bound to library and method; equal ones are one object."""
-    bound: dict[Any, Function] = {}
-    for quantity in quantities:
-        if quantity.value is not None and quantity.value not in bound:
-            bound[quantity.value] = _bind(quantity.value, library, method)
-    return {q.name: bound[q.value] for q in quantities if q.value is not None}
-
-
-def _bind(function: Any, library: Library, method: str) -> Function:
     # What batch functions are derivatives of is a function of one chain.
     engine = "scaled" if method == "native" else method
-    return lambda case: function(library, case, engine)
+    values = {q.name: q.value for q in quantities if q.value is not None}
+    bound = {
+        function: lambda case, function=function: function(library, case, engine)
+        for function in values.values()
+    }
+    return {name: bound[function] for name, function in values.items()}
 
 
 def _unique(functions) -> list[Function]:
     return list(dict.fromkeys(functions))
 
 
-# -------------------------------------------------------------------------------------------------
-# The result of a verification: rows that pass or fail, as a table or as JSON.
-
-
-@dataclass(frozen=True)
-class Row:
-    """One comparison.
-
-    Attributes:
-        quantity: what was checked.
-        check: what it was compared with.
-        setting: under which circumstances (dtype, method, shape, …), names to values.
-        absolute, relative: the worst error, as defined in `jaxseq.verify._cases.Error`.
-        coordinate: where the worst error is.
-        tolerance: the error allowed, absolute or relative.
-        passed: whether it was met.
-        severity: by which to choose the worst of several rows.
-    """
-
-    quantity: str
-    check: str
-    setting: dict[str, str]
-    absolute: float
-    relative: float
-    coordinate: str
-    tolerance: float
-    passed: bool
-    severity: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values; an error that is not finite becomes None, for JSON has no infinity."""
-        return {
-            "quantity": self.quantity, "check": self.check, **self.setting,
-            "absolute": _finite(self.absolute), "relative": _finite(self.relative),
-            "coordinate": self.coordinate, "tolerance": self.tolerance, "passed": self.passed,
-        }  # fmt: skip
-
-
-def make_row(
-    quantity: str,
-    check: str,
-    setting: dict[str, str],
-    error: Error,
-    coordinate: str,
-    tolerance: float,
-) -> Row:
-    """A row from an error and the tolerance it is held to."""
-    return Row(
-        quantity, check, setting, error.absolute, error.relative, coordinate, tolerance,
-        error.within(tolerance), error.severity,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Report:
-    """Rows of a verification.
-
-    ``str(report)`` is a table with one line for each quantity, check and dtype, which shows the
-    worst of the rows it stands for; `rows` has them all, `to_dict` too.
-    """
-
-    rows: tuple[Row, ...]
-    seconds: float = field(default=0.0, compare=False)
-
-    @property
-    def passed(self) -> bool:
-        """Whether there are rows and all of them pass."""
-        return bool(self.rows) and all(row.passed for row in self.rows)
-
-    @property
-    def failures(self) -> tuple[Row, ...]:
-        """The rows that do not pass."""
-        return tuple(row for row in self.rows if not row.passed)
-
-    @property
-    def worst(self) -> Row | None:
-        """The row of the greatest error, failures first."""
-        return max(self.rows, key=_gravity, default=None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The whole report in plain values, ready for `json.dumps`."""
-        return {
-            "passed": self.passed,
-            "checks": len(self.rows),
-            "failures": len(self.failures),
-            "seconds": round(self.seconds, 2),
-            "rows": [row.to_dict() for row in self.rows],
-        }
-
-    def __str__(self) -> str:
-        groups: dict[tuple[str, ...], list[Row]] = {}
-        for row in self.rows:
-            key = (row.quantity, row.check, row.setting.get("dtype", ""))
-            groups.setdefault(key, []).append(row)
-        header = ("quantity", "check", "dtype", "absolute", "relative", "allowed", "", "worst at")
-        lines = [(*key, *_cells(max(rows, key=_gravity))) for key, rows in groups.items()]
-        verdict = f"{len(self.failures)} failed" if self.failures else "all passed"
-        if not self.rows:
-            verdict = "none applies here"
-        summary = f"{len(self.rows)} checks, {verdict} ({self.seconds:.1f} s)"
-        return f"{format_table(header, lines)}\n{summary}"
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    setting = " ".join(value for name, value in row.setting.items() if name != "dtype")
-    place = ", ".join(part for part in (setting, row.coordinate) if part)
-    return (
-        f"{row.absolute:.1e}", f"{row.relative:.1e}", f"{row.tolerance:.0e}",
-        "pass" if row.passed else "FAIL", place,
-    )  # fmt: skip
-
-
-def _gravity(row: Row) -> tuple[bool, float]:
-    return not row.passed, row.severity
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def format_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Columns aligned on the left, two spaces apart, a rule under the header."""
-    widths = [max(map(len, column)) for column in zip(header, *lines)]
-    rule = ["─" * width for width in widths]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip()
-        for line in (header, rule, *lines)
-    )
-
-
-# -------------------------------------------------------------------------------------------------
 # What a quantity ought to be, in several independent ways, and the verdict on what it is.
 
-
-DIRECTIONS = 2
+DIRECTIONS = 2  # random ones for `jax.jvp`, which sees every score along each
 TOLERANCES = {"float32": 1e-4, "float64": 1e-9}
-DIFFERENCE_TOLERANCES = {"float32": 1e-4, "float64": 1e-7}
+DIFFERENCE_TOLERANCES = {"float32": 1e-4, "float64": 1e-7}  # as they lose digits themselves
 
 
 class Column(NamedTuple):
@@ -430,7 +243,8 @@ class Truth:
 
     Args:
         quantities: what will be asked about.
-        n, s: the shape.
+        n: positions of the chains.
+        s: labels.
         edges: whether they are shared by all positions.
         seed: of the random cases.
         forward: whether to compute forward-mode derivatives as well as reverse-mode ones.
@@ -451,6 +265,7 @@ class Truth:
         self.theta = thetas(self.cases)
         batch, size = self.theta.shape
         self.directions = np.random.default_rng(seed).normal(size=(batch, DIRECTIONS, size))
+        # Kept by method, and names by quantity: each of them takes a program of its own.
         self._differences: dict[str, dict[str, Matrix]] = {}
         self._output_names: dict[str, list[str]] = {}
 
@@ -492,6 +307,7 @@ class Truth:
             columns += reference_columns(self.reference[quantity.name], "reference")
         if quantity.value is not None:
             slopes = self.differences(library, method)[quantity.name]
+            # A score of −inf stays −inf however much is added: no difference sees it.
             columns.append(Column("central differences", slopes, compare=np.isfinite(self.theta)))
         if self.small:
             columns.append(Column("enumeration", self.enumerated(quantity)))
@@ -516,13 +332,14 @@ class Truth:
                 result = np.asarray(result, np.float64) @ self.directions[case].T
             mask = None if column.compare is None else column.compare[case]
             errors[case] = worst_error(result, column.expected[case], mask)
+        # One row says the worst of all kinds of chains, and names the kind.
         worst = max(errors, key=lambda case: errors[case].severity)
         by_differences = column.check == "central differences"
         tolerance = (DIFFERENCE_TOLERANCES if by_differences else TOLERANCES)[dtype]
         n, s = self.shape
         setting = {"dtype": dtype, "method": method, "shape": f"{n}x{s}", "edges": self.edges}
         place = f"{self.kinds[worst]}: {self._name(quantity, column, errors[worst])}"
-        return make_row(quantity.name, column.check, setting, errors[worst], place, tolerance)
+        return Row(quantity.name, column.check, setting, errors[worst], place, tolerance)
 
     def _name(self, quantity: Quantity, column: Column, error: Error) -> str:
         if error.index is None:
@@ -564,7 +381,7 @@ def reference_columns(result: Any, source: str) -> list[Column]:
 
 
 METHODS = ("scaled", "log", "native")
-MOST_SCORES = 1000
+MOST_SCORES = 1000  # of a chain: its full covariance has the square of that
 SHAPES = ((5, 3),)
 QUICK_QUANTITIES = (
     "log_partition", "marginals", "covariance_product", "feature_covariance", "entropy",
@@ -644,6 +461,7 @@ def check(
             for dtype in dtypes:
                 for method in methods:
                     rows += _rows(truth, library, dtype, method)
+    # Rows came by shape and dtype; the table has them by quantity.
     order = {quantity.name: position for position, quantity in enumerate(chosen)}
     rows.sort(key=lambda row: order[row.quantity])
     return Report(tuple(rows), time.perf_counter() - started)
@@ -651,7 +469,7 @@ def check(
 
 def _rows(truth: Truth, library: Library, dtype: str, method: str) -> list[Row]:
     chosen = [q for q in truth.quantities.values() if method in q.methods]
-    forward = dtype == "float64"
+    forward = dtype == "float64"  # rules do not depend on the dtype, and compiling takes long
     results = run_library(chosen, library, truth.cases, truth.directions, dtype, method, forward)
     rows = []
     for quantity in chosen:
@@ -697,7 +515,7 @@ def _checked_shapes(shapes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return checked
 
 
-def _check_options(name: str, given: Sequence[str], known: Sequence[str]) -> None:
-    for each in given:
+def _check_options(name: str, chosen: Sequence[str], known: Sequence[str]) -> None:
+    for each in chosen:
         if each not in known:
             raise ValueError(f"{name}: expected some of {', '.join(known)}, got {each!r}")

@@ -11,20 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxseq.verify import _check as differences
-from jaxseq.verify._cases import (
-    DTYPES,
+from jaxseq.verify._cases import DTYPES, wide
+from jaxseq.verify._differences import extrapolate, steps
+from jaxseq.verify._oracle import Matrix
+from jaxseq.verify._report import (
     Error,
+    Report,
+    Row,
     entry_name,
     entry_names,
     leaf_names,
-    wide,
     worst_error,
 )
-from jaxseq.verify._check import Report, Row, make_row
-from jaxseq.verify._oracle import Matrix
 
 TOLERANCES = {"float32": 1e-4, "float64": 1e-9}
+# Looser in float32 than those of `check`: the user's function itself runs in float32.
 DIFFERENCE_TOLERANCES = {"float32": 1e-3, "float64": 1e-7}
 
 
@@ -51,7 +52,7 @@ def gradient(
 
     Args:
         fn: ``fn(*args)`` is a float scalar; traceable by JAX.
-        hand_gradient: ``hand_gradient(*args)`` is shaped like `args`, one entry an argument. For
+        hand_gradient: ``hand_gradient(*args)`` is shaped like `args`, one entry per argument. For
             a single argument the gradient may stand alone, without the tuple around it.
         args: a tuple of pytrees of float32 or float64 arrays.
         seed: of the directions, and of the choice of coordinates.
@@ -64,7 +65,7 @@ def gradient(
             max(1, |fn(*args)|), as their rounding error is; 1e-7 in float64, 1e-3 in float32.
 
     Returns:
-        a `Report` with one row a check: worst errors, and the coordinate where they are.
+        a `Report` with one row per check: worst errors, and the coordinate where they are.
 
     Raises:
         ValueError: when `args` hold NaN, +inf or integers, when `fn` is not scalar, or when the
@@ -87,19 +88,24 @@ def gradient(
         _check_scalar(fn, args)
         problem = _Problem(fn, args, seed, most_coordinates)
         hand = _flatten_hand(hand_gradient(*args), args)
-        found = [
-            ("jax.grad", problem.reverse(hand)),
-            ("jax.jacfwd", problem.forward(hand)),
-            ("jax.jvp", problem.along(hand, directions)),
-            ("central differences", problem.differences(hand, step)),
-        ]
-    exact = TOLERANCES[dtype] if tolerance is None else tolerance
-    loose = DIFFERENCE_TOLERANCES[dtype] if difference_tolerance is None else difference_tolerance
-    rows: list[Row] = []
-    for check, (error, coordinate) in found:
-        allowed = loose * problem.size_of_value if check == "central differences" else exact
-        rows.append(make_row("gradient", check, {"dtype": dtype}, error, coordinate, allowed))
-    return Report(tuple(rows), time.perf_counter() - started)
+        exact = TOLERANCES[dtype] if tolerance is None else tolerance
+        loose = difference_tolerance
+        loose = DIFFERENCE_TOLERANCES[dtype] if loose is None else loose
+        rows = tuple(
+            Row("gradient", check, {"dtype": dtype}, error, coordinate, allowed)
+            for check, (error, coordinate), allowed in (
+                ("jax.grad", problem.reverse(hand), exact),
+                ("jax.jacfwd", problem.forward(hand), exact),
+                ("jax.jvp", problem.along(hand, directions), exact),
+                # The rounding error of a difference is that of the two values.
+                (
+                    "central differences",
+                    problem.differences(hand, step),
+                    loose * problem.size_of_value,
+                ),
+            )
+        )
+    return Report(rows, time.perf_counter() - started)
 
 
 class _Problem:
@@ -112,12 +118,13 @@ class _Problem:
         self.point = np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in leaves])
         self.finite = np.isfinite(self.point)
         self.rng = np.random.default_rng(seed)
-        usable = np.flatnonzero(self.finite)
+        usable = np.flatnonzero(self.finite)  # a difference of a −inf would be ∞ − ∞
         if len(usable) > most_coordinates:
             usable = np.sort(self.rng.choice(usable, most_coordinates, replace=False))
         self.chosen = usable
 
         def on_vector(vector: Float[Array, " d"]):
+            # One vector of the widest dtype holds all leaves; each gets its own dtype back.
             parts = [
                 part.reshape(leaf.shape).astype(leaf.dtype)
                 for part, leaf in zip(jnp.split(vector, sizes), leaves)
@@ -143,19 +150,20 @@ class _Problem:
         tangents = np.where(self.finite, self.rng.normal(size=(count, self.point.size)), 0)
         push = lambda tangent: jax.jvp(self.value, (self.vector,), (tangent,))[1]  # noqa: E731
         pushed = jax.jit(jax.vmap(push))(jnp.asarray(tangents, self.vector.dtype))
+        # 0 · ∞ must not come up: directions are 0 where scores are −inf.
         error = worst_error(tangents @ np.where(self.finite, hand, 0), np.asarray(pushed))
         return error, "no direction" if error.index is None else f"direction {error.index[0]}"
 
     def differences(self, hand: Matrix, step: float | None) -> tuple[Error, str]:
         value = jax.jit(self.value)
-        steps = differences.steps(self.point[self.chosen], step)  # [levels, c]
-        values = np.zeros((2, *steps.shape))
-        for level, column in np.ndindex(*steps.shape):
+        sizes = steps(self.point[self.chosen], step)  # [levels, c]
+        values = np.zeros((2, *sizes.shape))
+        for level, column in np.ndindex(*sizes.shape):
             for side, sign in enumerate((1, -1)):
                 moved = np.asarray(self.vector).copy()
-                moved[self.chosen[column]] += sign * steps[level, column]
+                moved[self.chosen[column]] += sign * sizes[level, column]
                 values[side, level, column] = float(value(moved))
-        return self._compare_chosen(hand, differences.extrapolate(values[0], values[1], steps))
+        return self._compare_chosen(hand, extrapolate(values[0], values[1], sizes))
 
     def _compare(self, hand: Matrix, expected: Matrix) -> tuple[Error, str]:
         error = worst_error(hand, expected)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-MOST_LABELLINGS = 2**20
+MOST_LABELLINGS = 2**20  # that are listed: some hundred megabytes
 
 # NumPy arrays; the shapes stand in the docstrings, next to what each entry means.
 Matrix = np.ndarray[Any, np.dtype[Any]]
@@ -32,7 +32,7 @@ class Enumeration:
         length: 0 … n; None means n.
 
     Attributes:
-        paths: integers ``[m, n]``, one row a labelling, in lexicographic order; −1 past `length`.
+        paths: integers ``[m, n]``, one row per labelling, in lexicographic order; −1 past `length`.
         scores: ``[m]``.
         log_partition: log Σ exp(score); −inf when nothing is legal.
         probabilities: ``[m]``; all zero when nothing is legal.
@@ -69,6 +69,7 @@ class Enumeration:
         self.paths = _all_paths(n, s, self.length)
         self.scores = self._score_paths()
         self.log_partition = _log_sum_exp(self.scores)
+        # Not exp(scores − log Z), which would be off by the rounding of the logarithm.
         self.probabilities = _normalised(self.scores)
 
     @property
@@ -86,12 +87,10 @@ class Enumeration:
         scores = np.zeros(len(self.paths))
         for t in range(self.length):
             scores = scores + self.nodes[t, self.paths[:, t]]
-            if t + 1 < self.length:
+            if t + 1 < self.length:  # no edge leads out of the chain, or into padding
                 edge = self.edges if self.edges.ndim == 2 else self.edges[t]
                 scores = scores + edge[self.paths[:, t], self.paths[:, t + 1]]
         return scores
-
-    # ---------------------------------------------------------------------------- marginals
 
     def node_marginals(self) -> Matrix:
         """p(y_t = i), ``[n, s]``; 0 on padding."""
@@ -113,8 +112,6 @@ class Enumeration:
                     marginals[t, i, j] = self.probabilities[both].sum()
         return marginals
 
-    # ------------------------------------------------------------------------------ entropy
-
     def entropy(self) -> float:
         """−Σ_y p(y) log p(y), in nats."""
         return self.span_entropy(0, self.length)
@@ -133,12 +130,14 @@ class Enumeration:
 
         Labels past the length are ignored; 0 when the labels are impossible.
         """
-        given = np.asarray(labels)[: max(self.length - start, 0)]
-        taken = range(start, start + len(given))
+        known = np.asarray(labels)[: max(self.length - start, 0)]
+        taken = range(start, start + len(known))
         matching = np.ones(len(self.paths), bool)
-        for t, label in zip(taken, given):
+        for t, label in zip(taken, known):
             matching &= self.paths[:, t] == label
-        return self._entropy_of([t for t in range(self.length) if t not in taken], matching)
+        return self._conditional_entropy(
+            [t for t in range(self.length) if t not in taken], matching
+        )
 
     def left_entropies(self) -> Matrix:
         """``[n, s]``: entropy of everything strictly left of t given y_t = i."""
@@ -152,11 +151,12 @@ class Enumeration:
         entropies = np.zeros(self.nodes.shape)
         for t in range(self.length):
             for i in range(self.nodes.shape[1]):
-                entropies[t, i] = self._entropy_of(side(t), self.paths[:, t] == i)
+                entropies[t, i] = self._conditional_entropy(side(t), self.paths[:, t] == i)
         return entropies
 
-    def _entropy_of(self, positions, among: Matrix) -> float:
+    def _conditional_entropy(self, positions, among: Matrix) -> float:
         """Entropy of the labels at `positions`, over the labellings `among` renormalised."""
+        # From the scores and not the probabilities, of which some may have underflowed to 0.
         conditional = _normalised(np.where(among, self.scores, -np.inf))
         return _entropy(np.bincount(self._codes(positions), conditional))
 
@@ -165,17 +165,13 @@ class Enumeration:
         codes = np.zeros(len(self.paths), np.int64)
         for t in positions:
             if t < self.length:
-                codes = codes * self.nodes.shape[1] + self.paths[:, t]
+                codes = codes * self.nodes.shape[1] + self.paths[:, t]  # digits to base s
         return codes
-
-    # ------------------------------------------------------------------------------ decoding
 
     def k_best_scores(self, k: int) -> Matrix:
         """The k highest scores, descending, ``[k]``; −inf beyond the legal labellings."""
         best = np.sort(self.scores)[::-1][:k]
         return np.concatenate([best, np.full(k - len(best), -np.inf)])
-
-    # ---------------------------------------------------------------------------- covariance
 
     @cached_property
     def _features(self) -> Matrix:
@@ -188,7 +184,7 @@ class Enumeration:
             node[rows, t, self.paths[:, t]] = 1
         for t in range(self.length - 1):
             edge[rows, t, self.paths[:, t], self.paths[:, t + 1]] = 1
-        if self.edges.ndim == 2:
+        if self.edges.ndim == 2:  # a shared score is met at every position
             edge = edge.sum(1)
         return np.concatenate([node.reshape(len(rows), -1), edge.reshape(len(rows), -1)], axis=1)
 
@@ -213,6 +209,7 @@ class Enumeration:
 
     def covariance_with(self, values: ArrayLike) -> tuple[Matrix, Matrix]:
         """Cov[features, g(Y)] as (nodes, edges), for a g given by its ``[m]`` values."""
+        # Centring one of the two factors is enough: E[(F − E F) g] = Cov[F, g].
         return self._split(self._centred_features().T @ (self.probabilities * np.asarray(values)))
 
     def centred_scores(self, node_scores: ArrayLike, edge_scores: ArrayLike) -> Matrix:
@@ -226,8 +223,6 @@ class Enumeration:
     def _split(self, vector: Matrix) -> tuple[Matrix, Matrix]:
         size = self.nodes.size
         return vector[:size].reshape(self.nodes.shape), vector[size:].reshape(self.edges.shape)
-
-    # --------------------------------------------------------------------------- divergences
 
     def cross_entropy(self, other: Enumeration) -> float:
         """−Σ_y p(y) log q(y), q the `other`; +inf when it forbids what self allows."""
@@ -249,7 +244,7 @@ class Enumeration:
             )
         allowed = self.scores > -np.inf
         if (allowed & np.isneginf(other.scores)).any():
-            return np.inf
+            return np.inf  # p(y) · ∞, for a y with p(y) > 0
         differences = log_ratio_to[allowed] - other._log_probabilities()[allowed]
         return float((self.probabilities[allowed] * differences).sum())
 

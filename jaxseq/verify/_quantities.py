@@ -2,29 +2,24 @@
 
 An entry says how the library computes a quantity, which plain function it is the derivative of
 (if any), and how enumeration obtains it. Everything else — the columns, the chains, the table,
-the mutants' verdicts — follows from the entry.
+the verdicts on mutants — follows from the entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from itertools import product
+from functools import cached_property
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float
 
+from jaxseq.verify import _plain as plain
 from jaxseq.verify._cases import EDGE_KINDS, Case, EdgeKind
 from jaxseq.verify._oracle import Enumeration, Matrix
-
-# -------------------------------------------------------------------------------------------------
-# Every checked quantity of one case, by enumeration: NumPy and the oracle only.
-
+from jaxseq.verify._plain import PlainChain
 
 Pair = tuple[Matrix, Matrix]
 
@@ -53,6 +48,7 @@ class Enumerated:
     def tangent(self) -> Pair:
         return np.asarray(self.case.node_tangent), np.asarray(self.case.edge_tangent)
 
+    # Enumerating is what takes long: both chains are enumerated once, and only if asked about.
     def marginals(self, which: Enumeration) -> Pair:
         """Node and edge marginals, the latter summed over positions where edges are shared."""
         edges = which.edge_marginals()
@@ -60,12 +56,14 @@ class Enumerated:
 
     def entropy_hessian_product(self) -> Pair:
         """∂/∂θ of ⟨∂H/∂θ, tangent⟩ = −(third cumulant of features, score and tangent) − Cov·v."""
+        # With v the tangent, f features and u the score: −E[f° v° u°] − E[f° v°], ° for centred.
         along = self.chain.centred_scores(*self.tangent)
         score = self.chain.centred_scores(*self.chain.finite_scores)
         return _minus(self.chain.covariance_with(along * score + along))
 
     def span_gradient(self) -> Pair:
         probability = self.chain.span_probabilities(int(self.case.start), int(self.case.stop))
+        # log P of the span as a function of the labelling: the class docstring's g.
         return _minus(self.chain.covariance_with(_log(probability)))
 
     def rest_gradient(self) -> Pair:
@@ -77,13 +75,13 @@ class Enumerated:
         """Gradient of the weighted sum of both lattices: clamped chains, one for each entry."""
         n, s = self.chain.nodes.shape
         total = np.zeros((n, s)), np.zeros(self.chain.edges.shape)
-        possible = self.chain.node_marginals() > 0
+        possible = self.chain.node_marginals() > 0  # elsewhere a lattice holds 0, which never moves
         for t, i in zip(*np.nonzero(possible)):
-            whole = self._clamped([t], [i], self.length).entropy_gradient()
-            left = self._clamped([t], [i], int(t) + 1).entropy_gradient()
+            both = self._clamped([t], [i], self.length).entropy_gradient()
+            left = self._clamped([t], [i], int(t) + 1).entropy_gradient()  # cut off after t
             to_left, to_right = np.asarray(self.case.weights)[:, t, i]
-            for sum_, whole_part, left_part in zip(total, whole, left):
-                sum_ += to_left * left_part + to_right * (whole_part - left_part)
+            for sum_, both_part, left_part in zip(total, both, left):
+                sum_ += to_left * left_part + to_right * (both_part - left_part)
         return total
 
     def cross_entropy_gradient_p(self) -> Pair:
@@ -97,15 +95,14 @@ class Enumerated:
         if np.isinf(self.chain.kl_divergence(self.other)):
             return self._nothing()
         pairs = zip(self.chain.finite_scores, self.other.finite_scores)
-        nodes, edges = (own - others for own, others in pairs)
-        return self.chain.covariance_product(nodes, edges)
+        return self.chain.covariance_product(*(own - other for own, other in pairs))
 
     def divergence_gradient_q(self) -> Pair:
         """∂/∂θ_q of cross_entropy(other, chain), and of kl_divergence(other, chain)."""
         if np.isinf(self.other.cross_entropy(self.chain)) or not self.other.legal:
             return self._nothing()
         pairs = zip(self.marginals(self.chain), self.marginals(self.other))
-        nodes, edges = (own - others for own, others in pairs)
+        nodes, edges = (own - other for own, other in pairs)
         return nodes, edges
 
     def _nothing(self) -> Pair:
@@ -130,191 +127,12 @@ def _log(probability: Matrix) -> Matrix:
     return np.log(np.where(probability > 0, probability, 1))
 
 
-# -------------------------------------------------------------------------------------------------
-# Plain log-space twins of the library's functions, for automatic differentiation to work on.
-#
-# The library replaces the derivatives of its functions by closed forms, so `jax.grad` of them checks
-# nothing. Here is the same mathematics with no closed form in it and no code of `jaxseq.lattice`: one
-# log-sum-exp recursion, everything else defined from it, every derivative left to JAX. What does not
-# follow from log Z alone is in `jaxseq.verify._table`.
-
-
-class PlainChain(NamedTuple):
-    """Scores of one chain: nodes ``[n, s]``, edges ``[s, s]`` or ``[n - 1, s, s]``, and length."""
-
-    nodes: Float[Array, "n s"]
-    edges: Float[Array, "..."]
-    length: Int[Array, ""]
-
-
-def log_sum_exp(x: Float[Array, "..."], axis: int) -> Float[Array, "..."]:
-    """log Σ exp(x); −inf with derivatives 0 where every entry is −inf.
-
-    An entry of −inf never enters the arithmetic, so no derivative of any order meets ∞ − ∞.
-    """
-    finite = x > -jnp.inf
-    some = finite.any(axis)
-    top = lax.stop_gradient(jnp.max(x, axis, keepdims=True))
-    top = jnp.where(jnp.isneginf(top), 0, top)
-    terms = jnp.where(finite, jnp.exp(jnp.where(finite, x, top) - top), 0)
-    total = jnp.log(jnp.where(some, terms.sum(axis), 1)) + jnp.squeeze(top, axis)
-    return jnp.where(some, total, -jnp.inf)
-
-
-def log_partition(chain: PlainChain) -> Float[Array, ""]:
-    """log Z by the forward recursion, α_{t+1}(j) = log Σ_i exp(α_t(i) + edge(i, j)) + node(j)."""
-    n, s = chain.nodes.shape
-    edges = jnp.broadcast_to(chain.edges, (n - 1, s, s))
-
-    def step(alpha, inputs):
-        t, node, edge = inputs
-        extended = log_sum_exp(alpha[:, None] + edge, 0) + node
-        return jnp.where(t < chain.length, extended, alpha), None
-
-    alpha, _ = lax.scan(step, chain.nodes[0], (jnp.arange(1, n), chain.nodes[1:], edges))
-    return jnp.where(chain.length > 0, log_sum_exp(alpha, 0), 0)
-
-
-def marginals(chain: PlainChain) -> tuple[Float[Array, "n s"], Float[Array, "..."]]:
-    """∂ log Z / ∂(nodes, edges); where the edges are shared theirs are summed over positions."""
-    return jax.grad(_log_partition_of(chain), (0, 1))(chain.nodes, chain.edges)
-
-
-def entropy(chain: PlainChain) -> Float[Array, ""]:
-    """H = log Z − E[score], where E[score] is the derivative of log Z along the scores.
-
-    0 when no path is legal.
-    """
-    direction = tuple(jnp.where(x > -jnp.inf, x, 0) for x in (chain.nodes, chain.edges))
-    log_z, mean = jax.jvp(_log_partition_of(chain), (chain.nodes, chain.edges), direction)
-    legal = log_z > -jnp.inf
-    return jnp.where(legal, jnp.where(legal, log_z, 0) - mean, 0)
-
-
-def entropy_along(chain: PlainChain, direction: tuple[Array, Array]) -> Float[Array, ""]:
-    """The derivative of the entropy along a direction in the space of scores."""
-    value = lambda nodes, edges: entropy(PlainChain(nodes, edges, chain.length))  # noqa: E731
-    return jax.jvp(value, (chain.nodes, chain.edges), direction)[1]
-
-
-def _log_partition_of(chain: PlainChain):
-    return lambda nodes, edges: log_partition(PlainChain(nodes, edges, chain.length))
-
-
-# -------------------------------------------------------------------------------------------------
-# Plain functions of the whole distribution, written down path by path in JAX.
-#
-# The second half of the reference (see `jaxseq.verify._reference`): entropies of parts and
-# divergences, as their definitions read, over a table of all labellings. Differentiable to any
-# order by JAX; no recursion, no closed form, and no code shared with the library or the oracle.
-
-
-MOST_PATHS = 1024
-"""Chains with more labellings than this are checked without a table."""
-
-
-@lru_cache
-def all_paths(n: int, s: int) -> Int[np.ndarray, "m n"]:
-    """Every labelling of n positions."""
-    return np.array(list(product(range(s), repeat=n)))
-
-
-def log_probabilities(
-    chain: PlainChain, allowed: Bool[Array, " m"] | None = None
-) -> Float[Array, " m"]:
-    """log p of every labelling, −inf where illegal; among the `allowed` only, renormalised.
-
-    Of the labellings that differ on padding only, the one with zeros there stands for all.
-    """
-    n, s = chain.nodes.shape
-    paths, position = jnp.asarray(all_paths(n, s)), jnp.arange(n)
-    real = position < chain.length
-    edges = jnp.broadcast_to(chain.edges, (n - 1, s, s))
-    node_scores = jnp.where(real, chain.nodes[position, paths], 0)
-    edge_scores = jnp.where(real[1:], edges[position[:-1], paths[:, :-1], paths[:, 1:]], 0)
-    scores = jnp.concatenate([node_scores, edge_scores], axis=1)
-    finite = scores > -jnp.inf
-    legal = finite.all(1) & ((paths == 0) | real).all(1)
-    legal = legal if allowed is None else legal & allowed
-    total = jnp.where(legal, jnp.where(finite, scores, 0).sum(1), -jnp.inf)
-    log_z = log_sum_exp(total, 0)
-    return total - jnp.where(jnp.isneginf(log_z), 0, log_z)
-
-
-def entropy_of(
-    log_probability: Float[Array, " m"], chain: PlainChain, kept: Bool[Array, " n"]
-) -> Float[Array, ""]:
-    """Entropy of the labels at the `kept` positions, the others summed out."""
-    n, s = chain.nodes.shape
-    paths = jnp.asarray(all_paths(n, s))
-    code = jnp.where(kept, paths * s ** np.arange(n), 0).sum(1)
-    legal = log_probability > -jnp.inf
-    probability = jnp.where(legal, jnp.exp(jnp.where(legal, log_probability, 0)), 0)
-    grouped = jax.ops.segment_sum(probability, code, s**n)
-    return -(grouped * jnp.log(jnp.where(grouped > 0, grouped, 1))).sum()
-
-
-def span_entropy(
-    chain: PlainChain, start: Int[Array, ""], stop: Int[Array, ""]
-) -> Float[Array, ""]:
-    """H(Y[start:stop])."""
-    position = jnp.arange(chain.nodes.shape[0])
-    return entropy_of(log_probabilities(chain), chain, (position >= start) & (position < stop))
-
-
-def rest_entropy(
-    chain: PlainChain, first: Int[Array, ""], labels: Int[Array, " w"]
-) -> Float[Array, ""]:
-    """Entropy of the labelling given `labels` at first, first + 1, …"""
-    n, s = chain.nodes.shape
-    offset = jnp.arange(n) - first
-    given = (offset >= 0) & (offset < labels.shape[0]) & (jnp.arange(n) < chain.length)
-    wanted = labels[jnp.clip(offset, 0, labels.shape[0] - 1)]
-    allowed = ((jnp.asarray(all_paths(n, s)) == wanted) | ~given).all(1)
-    return entropy_of(log_probabilities(chain, allowed), chain, jnp.ones(n, bool))
-
-
-def entropy_lattices(chain: PlainChain) -> tuple[Float[Array, "n s"], Float[Array, "n s"]]:
-    """Entropy of what lies left, and of what lies right, of t given y_t = i, at [t, i]."""
-    n, s = chain.nodes.shape
-    paths, position = jnp.asarray(all_paths(n, s)), jnp.arange(n)
-
-    def given(t, i):
-        log_probability = log_probabilities(chain, paths[:, t] == i)
-        left, right = (
-            entropy_of(log_probability, chain, side) for side in (position < t, position > t)
-        )
-        return jnp.where(t < chain.length, left, 0), jnp.where(t < chain.length, right, 0)
-
-    return jax.vmap(jax.vmap(given, (None, 0)), (0, None))(position, jnp.arange(s))
-
-
-def cross_entropy(p: PlainChain, q: PlainChain) -> Float[Array, ""]:
-    """−Σ p log q; +inf when q forbids what p allows."""
-    log_p, log_q = log_probabilities(p), log_probabilities(q)
-    return _expected_difference(log_p, jnp.zeros_like(log_p), log_q)
-
-
-def kl_divergence(p: PlainChain, q: PlainChain) -> Float[Array, ""]:
-    """Σ p log (p / q); +inf when q forbids what p allows."""
-    log_p, log_q = log_probabilities(p), log_probabilities(q)
-    return _expected_difference(log_p, log_p, log_q)
-
-
-def _expected_difference(log_p: Array, minuend: Array, log_q: Array) -> Array:
-    """Σ p (minuend − log q) over the labellings that p allows."""
-    allowed = log_p > -jnp.inf
-    covered = (~allowed | (log_q > -jnp.inf)).all()
-    usable = allowed & covered
-    probability = jnp.where(usable, jnp.exp(jnp.where(usable, log_p, 0)), 0)
-    difference = jnp.where(usable, minuend, 0) - jnp.where(usable, log_q, 0)
-    return jnp.where(covered, (probability * difference).sum(), jnp.inf)
-
-
 Library = Any
 """Something with the public names of jaxseq: the module itself, or a mutated copy of it."""
 
 LibraryFunction = Callable[[Library, Case, str], Any]
+CaseFunction = Callable[[Case], Any]
+TableFunction = Callable[[Enumerated], Any]
 
 
 @dataclass(frozen=True)
@@ -337,8 +155,8 @@ class Quantity:
     """
 
     name: str
-    reference: Callable[[Case], Any]
-    enumerated: Callable[[Enumerated], Any]
+    reference: CaseFunction
+    enumerated: TableFunction
     hand: LibraryFunction | None = None
     value: LibraryFunction | None = None
     methods: tuple[str, ...] = ("scaled", "log")
@@ -364,11 +182,30 @@ class Lattices(NamedTuple):
     right: Float[Array, "n s"]
 
 
-def chain_of(lib: Library, case: Case) -> Any:
+@dataclass(frozen=True)
+class Twin:
+    """A function of the library and the plain function that it must agree with."""
+
+    library: LibraryFunction
+    plain: CaseFunction
+    tabular: bool = False
+
+    def as_value(self, name: str, enumerated: TableFunction) -> Quantity:
+        """The function itself as a quantity."""
+        return Quantity(name, self.plain, enumerated, hand=self.library, tabular=self.tabular)
+
+    def derivative(
+        self, name: str, enumerated: TableFunction, hand: LibraryFunction | None = None
+    ) -> Quantity:
+        """Its derivative, by the library's closed form `hand` or else by `jax.grad`."""
+        return Quantity(name, self.plain, enumerated, hand, self.library, tabular=self.tabular)
+
+
+def _chain(lib: Library, case: Case) -> Any:
     return lib.Chain(case.nodes, case.edges, case.length)
 
 
-def other_of(lib: Library, case: Case) -> Any:
+def _other_chain(lib: Library, case: Case) -> Any:
     return lib.Chain(case.other_nodes, case.other_edges, case.length)
 
 
@@ -380,26 +217,35 @@ def _plain_other(case: Case) -> PlainChain:
     return PlainChain(*map(jnp.asarray, (case.other_nodes, case.other_edges, case.length)))
 
 
-def _of_chain(name: str) -> LibraryFunction:
+def _by_chain(name: str) -> LibraryFunction:
     """A library function of the chain alone."""
-    return lambda lib, case, method: getattr(lib, name)(chain_of(lib, case), method=method)
+    return lambda lib, case, method: getattr(lib, name)(_chain(lib, case), method=method)
 
 
-def _of_pair(name: str, swapped: bool = False) -> LibraryFunction:
-    """A library function of the two chains, the case's own being the second when `swapped`."""
+def _pair_twin(name: str, swapped: bool = False) -> Twin:
+    """A function of the two chains, the case's own being the second when `swapped`."""
 
-    def call(lib, case, method):
-        pair = (chain_of(lib, case), other_of(lib, case))
+    def by_library(lib, case, method):
+        pair = (_chain(lib, case), _other_chain(lib, case))
         return getattr(lib, name)(*(reversed(pair) if swapped else pair), method=method)
 
-    return call
+    def by_plain(case):
+        pair = (_plain(case), _plain_other(case))
+        return getattr(plain, name)(*(reversed(pair) if swapped else pair))
+
+    return Twin(by_library, by_plain, tabular=True)
 
 
 def _marginals(lib: Library, case: Case, method: str):
     """Marginals as the derivative of log Z: summed over positions where edges are shared."""
-    result = lib.marginals(chain_of(lib, case), method=method)
+    result = lib.marginals(_chain(lib, case), method=method)
     edges = result.edges.sum(0) if case.edges.ndim == 2 else result.edges
     return Scores(result.nodes, edges)
+
+
+def _covariance_product(lib: Library, case: Case, method: str):
+    tangent = lib.ChainVector(*_tangent(case))
+    return lib.covariance_product(_chain(lib, case), tangent, method=method)
 
 
 def _tangent(case: Case):
@@ -413,187 +259,117 @@ def _along_tangent(pair: Any, case: Case):
 
 
 def _mann_along_tangent(lib: Library, case: Case, method: str):
-    gradient = lib.mann_entropy_gradient(chain_of(lib, case), method=method)
+    gradient = lib.mann_entropy_gradient(_chain(lib, case), method=method)
     return _along_tangent((gradient.nodes, gradient.edges), case)
 
 
-def _weighted_lattices(lattices: Any, case: Case):
+def _weigh_lattices(lattices: Any, case: Case):
     left, right = lattices
     return (case.weights[0] * left).sum() + (case.weights[1] * right).sum()
 
 
-def _rest_entropy(lib: Library, case: Case, method: str):
-    return lib.rest_entropy(chain_of(lib, case), case.first, case.labels, method=method)
-
-
-def _span_entropy(lib: Library, case: Case, method: str):
-    return lib.span_entropy(chain_of(lib, case), case.start, case.stop, method=method)
-
-
-def _plain_rest(case: Case):
-    return rest_entropy(_plain(case), jnp.asarray(case.first), jnp.asarray(case.labels))
-
-
-def _plain_span(case: Case):
-    return span_entropy(_plain(case), jnp.asarray(case.start), jnp.asarray(case.stop))
-
+# What values and derivatives have in common.
+LOG_PARTITION = Twin(_by_chain("log_partition"), lambda case: plain.log_partition(_plain(case)))
+MARGINALS = Twin(_marginals, lambda case: Scores(*plain.marginals(_plain(case))))
+ENTROPY = Twin(_by_chain("entropy"), lambda case: plain.entropy(_plain(case)))
+LATTICES = Twin(
+    _by_chain("entropy_lattices"),
+    lambda case: Lattices(*plain.entropy_lattices(_plain(case))),
+    tabular=True,
+)
+SPAN = Twin(
+    lambda lib, case, method: lib.span_entropy(
+        _chain(lib, case), case.start, case.stop, method=method
+    ),
+    lambda case: plain.span_entropy(_plain(case), *map(jnp.asarray, (case.start, case.stop))),
+    tabular=True,
+)
+REST = Twin(
+    lambda lib, case, method: lib.rest_entropy(
+        _chain(lib, case), case.first, case.labels, method=method
+    ),
+    lambda case: plain.rest_entropy(_plain(case), *map(jnp.asarray, (case.first, case.labels))),
+    tabular=True,
+)
+CROSS_ENTROPY, KL_DIVERGENCE = _pair_twin("cross_entropy"), _pair_twin("kl_divergence")
 
 VALUES = (
-    Quantity(
-        "log_partition",
-        hand=_of_chain("log_partition"),
-        reference=lambda case: log_partition(_plain(case)),
-        enumerated=lambda table: table.chain.log_partition,
-    ),
-    Quantity(
-        "entropy",
-        hand=_of_chain("entropy"),
-        reference=lambda case: entropy(_plain(case)),
-        enumerated=lambda table: table.chain.entropy(),
-    ),
-    Quantity(
+    LOG_PARTITION.as_value("log_partition", lambda table: table.chain.log_partition),
+    ENTROPY.as_value("entropy", lambda table: table.chain.entropy()),
+    LATTICES.as_value(
         "entropy_lattices",
-        hand=_of_chain("entropy_lattices"),
-        reference=lambda case: Lattices(*entropy_lattices(_plain(case))),
-        tabular=True,
-        enumerated=lambda table: (table.chain.left_entropies(), table.chain.right_entropies()),
+        lambda table: (table.chain.left_entropies(), table.chain.right_entropies()),
     ),
-    Quantity(
+    SPAN.as_value(
         "span_entropy",
-        hand=_span_entropy,
-        reference=_plain_span,
-        tabular=True,
-        enumerated=lambda table: table.chain.span_entropy(
-            int(table.case.start), int(table.case.stop)
-        ),
+        lambda table: table.chain.span_entropy(int(table.case.start), int(table.case.stop)),
     ),
-    Quantity(
+    REST.as_value(
         "rest_entropy",
-        hand=_rest_entropy,
-        reference=_plain_rest,
-        tabular=True,
-        enumerated=lambda table: table.chain.rest_entropy(
-            int(table.case.first), table.case.labels
-        ),
+        lambda table: table.chain.rest_entropy(int(table.case.first), table.case.labels),
     ),
-    Quantity(
-        "cross_entropy",
-        hand=_of_pair("cross_entropy"),
-        reference=lambda case: cross_entropy(_plain(case), _plain_other(case)),
-        tabular=True,
-        enumerated=lambda table: table.chain.cross_entropy(table.other),
-    ),
-    Quantity(
-        "kl_divergence",
-        hand=_of_pair("kl_divergence"),
-        reference=lambda case: kl_divergence(_plain(case), _plain_other(case)),
-        tabular=True,
-        enumerated=lambda table: table.chain.kl_divergence(table.other),
-    ),
-)  # fmt: skip
+    CROSS_ENTROPY.as_value("cross_entropy", lambda table: table.chain.cross_entropy(table.other)),
+    KL_DIVERGENCE.as_value("kl_divergence", lambda table: table.chain.kl_divergence(table.other)),
+)
 
 DERIVATIVES = (
-    Quantity(
-        "marginals",
-        hand=_marginals,
-        value=_of_chain("log_partition"),
-        reference=lambda case: log_partition(_plain(case)),
-        enumerated=lambda table: table.marginals(table.chain),
-    ),
-    Quantity(
+    LOG_PARTITION.derivative("marginals", lambda table: table.marginals(table.chain), _marginals),
+    # Second derivatives are the first ones of a number: what the gradient is along a direction.
+    Twin(
+        lambda lib, case, method: _along_tangent(_marginals(lib, case, method), case),
+        lambda case: _along_tangent(plain.marginals(_plain(case)), case),
+    ).derivative(
         "covariance_product",
-        hand=lambda lib, case, method: lib.covariance_product(
-            chain_of(lib, case), lib.ChainVector(*_tangent(case)), method=method
-        ),
-        value=lambda lib, case, method: _along_tangent(_marginals(lib, case, method), case),
-        reference=lambda case: _along_tangent(marginals(_plain(case)), case),
-        enumerated=lambda table: table.chain.covariance_product(*table.tangent),
+        lambda table: table.chain.covariance_product(*table.tangent),
+        _covariance_product,
     ),
-    Quantity(
+    MARGINALS.derivative(
         "feature_covariance",
-        hand=lambda lib, case, method: lib.feature_covariance(
-            chain_of(lib, case), method=method
-        ).matrix,
-        value=_marginals,
-        reference=lambda case: Scores(*marginals(_plain(case))),
-        enumerated=lambda table: table.chain.covariance(),
+        lambda table: table.chain.covariance(),
+        lambda lib, case, method: lib.feature_covariance(_chain(lib, case), method=method).matrix,
     ),
-    Quantity(
+    # Two published algorithms for one gradient: the same twin, and the same truth.
+    ENTROPY.derivative(
         "mann_entropy_gradient",
-        hand=_of_chain("mann_entropy_gradient"),
-        value=_of_chain("entropy"),
-        reference=lambda case: entropy(_plain(case)),
-        enumerated=lambda table: table.chain.entropy_gradient(),
+        lambda table: table.chain.entropy_gradient(),
+        _by_chain("mann_entropy_gradient"),
     ),
-    Quantity(
-        "jiao_entropy_gradient",
-        hand=lambda lib, case, method: lib.jiao_entropy_gradient(chain_of(lib, case)),
-        value=_of_chain("entropy"),
-        reference=lambda case: entropy(_plain(case)),
-        enumerated=lambda table: table.chain.entropy_gradient(),
+    replace(
+        ENTROPY.derivative(
+            "jiao_entropy_gradient",
+            lambda table: table.chain.entropy_gradient(),
+            lambda lib, case, method: lib.jiao_entropy_gradient(_chain(lib, case)),
+        ),
         methods=("log",),
     ),
-    Quantity(
-        "∂ mann_entropy_gradient",
-        value=_mann_along_tangent,
-        reference=lambda case: entropy_along(_plain(case), _tangent(case)),
-        enumerated=lambda table: table.entropy_hessian_product(),
-    ),
-    Quantity(
-        "∂ entropy_lattices",
-        value=lambda lib, case, method: _weighted_lattices(
-            lib.entropy_lattices(chain_of(lib, case), method=method), case
-        ),
-        reference=lambda case: _weighted_lattices(entropy_lattices(_plain(case)), case),
+    Twin(
+        _mann_along_tangent,
+        lambda case: plain.entropy_along(_plain(case), _tangent(case)),
+    ).derivative("∂ mann_entropy_gradient", lambda table: table.entropy_hessian_product()),
+    Twin(
+        lambda lib, case, method: _weigh_lattices(LATTICES.library(lib, case, method), case),
+        lambda case: _weigh_lattices(plain.entropy_lattices(_plain(case)), case),
         tabular=True,
-        enumerated=lambda table: table.lattices_gradient(),
+    ).derivative("∂ entropy_lattices", lambda table: table.lattices_gradient()),
+    SPAN.derivative("∂ span_entropy", lambda table: table.span_gradient()),
+    REST.derivative("∂ rest_entropy", lambda table: table.rest_gradient()),
+    CROSS_ENTROPY.derivative(
+        "∂ cross_entropy / ∂p", lambda table: table.cross_entropy_gradient_p()
     ),
-    Quantity(
-        "∂ span_entropy",
-        value=_span_entropy,
-        reference=_plain_span,
-        tabular=True,
-        enumerated=lambda table: table.span_gradient(),
+    KL_DIVERGENCE.derivative(
+        "∂ kl_divergence / ∂p", lambda table: table.kl_divergence_gradient_p()
     ),
-    Quantity(
-        "∂ rest_entropy",
-        value=_rest_entropy,
-        reference=_plain_rest,
-        tabular=True,
-        enumerated=lambda table: table.rest_gradient(),
+    # In q both have the same derivative: the entropy of p does not depend on it.
+    *(
+        _pair_twin(name, swapped=True).derivative(
+            f"∂ {name} / ∂q", lambda table: table.divergence_gradient_q()
+        )
+        for name in ("cross_entropy", "kl_divergence")
     ),
-    Quantity(
-        "∂ cross_entropy / ∂p",
-        value=_of_pair("cross_entropy"),
-        reference=lambda case: cross_entropy(_plain(case), _plain_other(case)),
-        tabular=True,
-        enumerated=lambda table: table.cross_entropy_gradient_p(),
-    ),
-    Quantity(
-        "∂ cross_entropy / ∂q",
-        value=_of_pair("cross_entropy", swapped=True),
-        reference=lambda case: cross_entropy(_plain_other(case), _plain(case)),
-        tabular=True,
-        enumerated=lambda table: table.divergence_gradient_q(),
-    ),
-    Quantity(
-        "∂ kl_divergence / ∂p",
-        value=_of_pair("kl_divergence"),
-        reference=lambda case: kl_divergence(_plain(case), _plain_other(case)),
-        tabular=True,
-        enumerated=lambda table: table.kl_divergence_gradient_p(),
-    ),
-    Quantity(
-        "∂ kl_divergence / ∂q",
-        value=_of_pair("kl_divergence", swapped=True),
-        reference=lambda case: kl_divergence(_plain_other(case), _plain(case)),
-        tabular=True,
-        enumerated=lambda table: table.divergence_gradient_q(),
-    ),
-)  # fmt: skip
+)
 
 
-def _batch_of(lib: Library, case: Case) -> Any:
+def _batch(lib: Library, case: Case) -> Any:
     """The chain twice in one row of a packed batch: the second copy tests the restart."""
     valid = jnp.arange(case.nodes.shape[0]) < case.length
     segments = jnp.concatenate([jnp.where(valid, copy, -1) for copy in (0, 1)])
@@ -601,45 +377,44 @@ def _batch_of(lib: Library, case: Case) -> Any:
     return lib.PackedBatch(row[None], case.edges, segments[None], 2)
 
 
-def _second_of(case: Case, result: Any) -> Scores:
+def _second_copy(case: Case, result: Any) -> Scores:
     """What a batch function says of the second copy; edges come summed over both."""
     return Scores(result.nodes[0, case.nodes.shape[0] :], result.edges / 2)
 
 
-def _of_batch(name: str) -> LibraryFunction:
-    return lambda lib, case, method: _second_of(
-        case, getattr(lib, name)(_batch_of(lib, case), method=method)
-    )
+def _by_batch(name: str) -> LibraryFunction:
+    def run(lib, case, method):
+        result = getattr(lib, name)(_batch(lib, case), method=method)
+        # Values come one per sequence, gradients as scores.
+        return _second_copy(case, result) if hasattr(result, "nodes") else result[1]
 
-
-def _value_of_batch(name: str) -> LibraryFunction:
-    return lambda lib, case, method: getattr(lib, name)(_batch_of(lib, case), method=method)[1]
+    return run
 
 
 def _batch_covariance(lib: Library, case: Case, method: str):
     nodes, edges = _tangent(case)
     tangent = lib.PaddedBatch(jnp.concatenate([nodes, nodes])[None], edges)
-    return _second_of(
-        case, lib.batch_covariance_product(_batch_of(lib, case), tangent, method=method)
-    )
+    product = lib.batch_covariance_product(_batch(lib, case), tangent, method=method)
+    return _second_copy(case, product)
 
 
-EVERY_ENGINE = ("scaled", "log", "native")
-
-
-def _batched(single: str, name: str, hand: LibraryFunction) -> Quantity:
+def _batched(
+    single: str, name: str, hand: LibraryFunction, methods: tuple[str, ...] = ("scaled", "log")
+) -> Quantity:
     """A batch function that must give what `single`, checked above, gives."""
     twin = next(quantity for quantity in VALUES + DERIVATIVES if quantity.name == single)
-    methods = ("scaled", "log") if name == "batch_covariance_product" else EVERY_ENGINE
     return replace(twin, name=name, hand=hand, edges=("shared",), methods=methods)
 
 
 BATCHES = (
-    _batched("log_partition", "batch_log_partition", _value_of_batch("batch_log_partition")),
-    _batched("entropy", "batch_entropy", _value_of_batch("batch_entropy")),
-    _batched("marginals", "batch_marginals", _of_batch("batch_marginals")),
-    _batched(
-        "mann_entropy_gradient", "batch_entropy_gradient", _of_batch("batch_entropy_gradient")
+    *(
+        _batched(single, name, _by_batch(name), ("scaled", "log", "native"))
+        for single, name in (
+            ("log_partition", "batch_log_partition"),
+            ("entropy", "batch_entropy"),
+            ("marginals", "batch_marginals"),
+            ("mann_entropy_gradient", "batch_entropy_gradient"),
+        )
     ),
     _batched("covariance_product", "batch_covariance_product", _batch_covariance),
 )

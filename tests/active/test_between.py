@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.active import Answer, Tokens
-from jaxseq.active._journal import JOURNAL, SETTINGS
-from jaxseq.active._learner import train_round
+from jaxseq.active import Answer, TokenQueries
 from tests.taggers.toys import LABELS, toy_corpus, words_of
 
 DICTS, Y = toy_corpus(5, sentences=30)
@@ -18,7 +14,7 @@ X = words_of(DICTS)
 SHORT = 2
 
 
-def new_learner(between: int | None = SHORT, strategy=Tokens(6, 0.95), **settings):  # noqa: B008
+def new_learner(between: int | None = SHORT, strategy=TokenQueries(6, 0.95), **settings):  # noqa: B008
     tagger = jaxseq.CRFTagger(
         ["word[0]", "word[-1]"],
         cores=1,
@@ -66,7 +62,7 @@ def test_trainings_between_rounds_are_short_and_the_last_is_whole():
 def test_the_last_model_is_as_good_as_one_from_zeros():
     learner = new_learner(max_rounds=4, check_warm_start=False)
     objective = learner.simulate(X, Y)[-1]["objective"]
-    cold = train_round(learner, learner._run, older=None).record["objective"]
+    cold = learner._train(older=None).record["objective"]
     assert objective <= cold * (1 + 1e-3)
     assert not learner.recheck()
 
@@ -97,7 +93,7 @@ def test_epochs_are_limited_likewise():
     answer(learner)
     short = learner.train().history_[-1]
     answer(learner)
-    whole = learner.train(whole=True).history_[-1]
+    whole = learner.train(full=True).history_[-1]
     assert (short["short"], whole["short"]) == (True, False)
     assert short["iterations"] < whole["iterations"]
 
@@ -105,11 +101,11 @@ def test_epochs_are_limited_likewise():
 # ------------------------------------------------------------------------------- when not
 
 
-@pytest.mark.parametrize(("start", "whole"), [("cold", False), ("warm", True)])
-def test_a_training_may_be_asked_for_whole(start, whole):
+@pytest.mark.parametrize(("start", "full"), [("cold", False), ("warm", True)])
+def test_a_training_may_be_asked_for_in_full(start, full):
     learner = begun()
     answer(learner)
-    last = learner.train(start=start, whole=whole).history_[-1]
+    last = learner.train(start=start, full=full).history_[-1]
     assert not last["short"]
     assert last["iterations"] > SHORT
 
@@ -117,8 +113,8 @@ def test_a_training_may_be_asked_for_whole(start, whole):
 STOPS = {
     "budget": ({"budget": 30}, "budget"),
     "rounds": ({"max_rounds": 1}, "number of rounds"),
-    "nothing left": ({"strategy": Tokens(6, 1e-9)}, "nothing informative"),
-    "kappa": ({"kappa": -1.0, "strategy": Tokens(1000, 0.999, per_sentence=1)}, "κ"),
+    "nothing left": ({"strategy": TokenQueries(6, 1e-9)}, "nothing informative"),
+    "kappa": ({"kappa": -1.0, "strategy": TokenQueries(1000, 0.999, per_sentence=1)}, "κ"),
 }
 
 
@@ -151,8 +147,8 @@ def test_kappa_of_a_training_that_went_on_is_that_with_the_round_before():
 def test_the_parts_of_a_training_are_added_up():
     learner = begun(max_rounds=1)
     answer(learner)
-    first = train_round(learner, learner._run, learner.tagger_.model_, SHORT)
-    rest = train_round(learner, learner._run, first.tagger.model_)
+    first = learner._train(learner.tagger_.model_, SHORT)
+    rest = learner._train(first.tagger.model_)
     both = learner.train().history_[-1]
     for name in ("iterations", "evaluations"):
         assert both[name] == first.record[name] + rest.record[name]
@@ -179,21 +175,3 @@ def test_stopped_in_every_round_it_ends_the_same(tmp_path):
         assert [r[name] for r in learner.history_] == [r[name] for r in whole.history_]
     mine, theirs = (np.asarray(one.tagger_.model_.weights) for one in (learner, whole))
     np.testing.assert_array_equal(mine, theirs)
-
-
-def test_a_folder_from_before_the_setting_goes_on(tmp_path):
-    learner = new_learner(None).begin(X, classes=LABELS, folder=tmp_path / "run")
-    answer(learner)
-    learner.train()
-    path, journal = tmp_path / "run" / SETTINGS, tmp_path / "run" / JOURNAL
-    settings = json.loads(path.read_text())
-    assert settings.pop("between") is None
-    path.write_text(json.dumps(settings))
-    text = journal.read_text()
-    journal.write_text(text.replace('"short": false, ', ""))
-    assert journal.read_text() != text
-    again = jaxseq.ActiveLearner.resume(tmp_path / "run", X)
-    assert again.between is None
-    assert again.history_[-1]["short"] is False
-    answer(again)
-    assert again.train().status().round == 2

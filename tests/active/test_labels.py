@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.active import Answer, Sequences, Tokens
-from jaxseq.active._journal import check_new_labels, with_labels
+from jaxseq.active import Answer, SequenceQueries, TokenQueries
+from jaxseq.active._labels import new_label_names, with_labels
 from tests.taggers.toys import LABELS, toy_corpus, words_of
 
 DICTS, Y = toy_corpus(5, sentences=30)
@@ -16,7 +16,7 @@ NEW = ["A-first", "ZZ"]
 """One that comes before all others, so that all numbers change, and one after them."""
 
 
-def new_learner(strategy=Tokens(4, 0.95), **settings):  # noqa: B008 - immutable
+def new_learner(strategy=TokenQueries(4, 0.95), **settings):  # noqa: B008 - immutable
     given = {"cores": 1, "l2": 0.5, "max_iterations": 8, "weights": "dense", **settings}
     tagger = jaxseq.CRFTagger(["word[0]", "word[-1]"], **given)
     return jaxseq.ActiveLearner(tagger, strategy, initial=2)
@@ -33,8 +33,8 @@ def labels_of(learner) -> list[str]:
 
 
 STRATEGIES = {
-    "tokens": Tokens(4, 0.95),
-    "guesses": Sequences(3, ask="unsure", threshold=0.5, keep_sure="model"),
+    "tokens": TokenQueries(4, 0.95),
+    "guesses": SequenceQueries(3, ask="unsure", threshold=0.5, keep_sure="model"),
 }
 
 
@@ -93,7 +93,7 @@ def test_a_run_with_more_labels_resumes_exactly(moment, tmp_path):
         return (
             learner.status(),
             known.guessed.tolist(),
-            [known.label_of(0, 0), known.label_of(1, 0)],
+            [known.label_at(0, 0), known.label_at(1, 0)],
             np.asarray(learner.tagger_.model_.weights).tobytes(),
             learner.propose(),
         )
@@ -133,11 +133,11 @@ def test_labels_of_a_known_type_share_its_weights(weights):
 @pytest.mark.parametrize("wrong", [[], "Z", [LABELS[0]], [""], [3], None])
 def test_strange_labels_are_refused_and_change_nothing(wrong, tmp_path):
     learner = new_learner().begin(X, classes=LABELS, folder=tmp_path / "run")
-    before = (tmp_path / "run" / "journal.jsonl").read_bytes()
+    before = (tmp_path / "run" / "run.sqlite").read_bytes()
     with pytest.raises(ValueError, match="names: expected"):
-        check_new_labels(wrong, sorted(LABELS))
+        new_label_names(wrong, sorted(LABELS))
     if isinstance(wrong, list) and all(isinstance(name, str) for name in wrong):
         with pytest.raises(ValueError, match="names: expected"):
             learner.add_labels(wrong)
-    assert (tmp_path / "run" / "journal.jsonl").read_bytes() == before
+    assert (tmp_path / "run" / "run.sqlite").read_bytes() == before
     assert learner.classes_.tolist() == sorted(LABELS)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.active import Sequences, Spans, Tokens
+from jaxseq.active import SequenceQueries, SpanQueries, TokenQueries
 from jaxseq.active._pool import PoolView
 from tests.taggers.toys import LABELS, log_sum, path_scores, toy_corpus, words_of
 
@@ -59,10 +59,10 @@ def test_a_look_is_what_enumeration_gives(kind):
     features = tagger.extractor_.transform(WORDS)
     view = PoolView(features, tagger.extractor_.attribute_count)
     looks = {
-        "spans": view.look(tagger.model_, Spans()),
-        "entropy": view.look(tagger.model_, Sequences(by="entropy")),
-        "n_best": view.look(tagger.model_, Sequences(by="n_best", n_best=N_BEST)),
-        "tokens": view.look(tagger.model_, Tokens()),
+        "spans": view.look(tagger.model_, SpanQueries()),
+        "entropy": view.look(tagger.model_, SequenceQueries(by="entropy")),
+        "n_best": view.look(tagger.model_, SequenceQueries(by="n_best", n_best=N_BEST)),
+        "tokens": view.look(tagger.model_, TokenQueries()),
     }
     wanted = [by_enumeration(tagger, words) for words in WORDS if words]
     for name in ("labels", "confidence", "label_entropy", "step_entropy"):
@@ -84,7 +84,7 @@ def test_a_sentence_without_a_legal_labelling_is_never_unsure():
     tagger = jaxseq.CRFTagger(["word[0]"], cores=1, scheme="IOBES", l2=0.3)
     tagger.fit([["a", "b", "c"]], [["B-X", "I-X", "E-X"]])
     features = tagger.extractor_.transform([["a"], ["a", "b"]])
-    look = PoolView(features, tagger.extractor_.attribute_count).look(tagger.model_, Spans())
+    look = PoolView(features, tagger.extractor_.attribute_count).look(tagger.model_, SpanQueries())
     assert look.labels[0] == -1
     assert look.labels[1:].min() >= 0
     assert look.confidence[0] == 1

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.active import Answer, Groups, Query, Sequences, Spans, Tokens
-from jaxseq.active._learner import train_round
-from jaxseq.active._pool import warm_settings
+from jaxseq.active import Answer, GroupQueries, Query, SequenceQueries, SpanQueries, TokenQueries
+from jaxseq.active._training import warm_settings
 from jaxseq.crf import Settings
 from tests.taggers.toys import LABELS, negative_log_likelihood, squares, toy_corpus, words_of
 
@@ -16,17 +15,17 @@ DICTS, Y = toy_corpus(5, sentences=30)
 X = words_of(DICTS)
 TEMPLATES = ["word[0]", "word[-1]"]
 STRATEGIES = {
-    "tokens": Tokens(4, 0.9),
-    "all tokens": Tokens(None, 0.9),
-    "few of a form": Tokens(4, 0.9, per_sentence=1, per_form=1),
-    "groups": Groups("word[0]|word[-1]", 4, 0.9),
-    "spans": Spans(2, 4, 0.9),
-    "fusal": Sequences(3),
-    "by entropy": Sequences(3, by="entropy"),
-    "by n-best": Sequences(3, by="n_best", n_best=3),
-    "tomanek": Sequences(3, ask="unsure", threshold=0.8, keep_sure="model"),
-    "wanvarie": Sequences(3, ask="unsure", threshold=0.8),
-    "bootstrap": Sequences(3, ask="none", threshold=0.8, keep_sure="model"),
+    "tokens": TokenQueries(4, 0.9),
+    "all tokens": TokenQueries(None, 0.9),
+    "few of a form": TokenQueries(4, 0.9, per_sentence=1, per_form=1),
+    "groups": GroupQueries("word[0]|word[-1]", 4, 0.9),
+    "spans": SpanQueries(2, 4, 0.9),
+    "fusal": SequenceQueries(3),
+    "by entropy": SequenceQueries(3, by="entropy"),
+    "by n-best": SequenceQueries(3, by="n_best", n_best=3),
+    "tomanek": SequenceQueries(3, ask="unsure", threshold=0.8, keep_sure="model"),
+    "wanvarie": SequenceQueries(3, ask="unsure", threshold=0.8),
+    "bootstrap": SequenceQueries(3, ask="none", threshold=0.8, keep_sure="model"),
 }
 
 
@@ -82,7 +81,7 @@ def test_no_label_is_seen_that_was_not_given(name):
 
 
 def test_a_sentence_without_labels_is_not_trained_on():
-    learner = jaxseq.ActiveLearner(tagger(), Tokens(2, 0.9), initial=2, max_rounds=2)
+    learner = jaxseq.ActiveLearner(tagger(), TokenQueries(2, 0.9), initial=2, max_rounds=2)
     learner.simulate(X, Y)
     trained, _ = learner._run.known.to_train_on()
     assert trained.sum() == learner.status().labelled_sentences < len(X)
@@ -91,7 +90,7 @@ def test_a_sentence_without_labels_is_not_trained_on():
 
 def test_a_whole_run_is_a_plain_loop():
     """The same tokens as of a tagger with the pool's attributes, trained anew each round."""
-    strategy = Tokens(3, 0.95)
+    strategy = TokenQueries(3, 0.95)
     learner = jaxseq.ActiveLearner(
         tagger(dtype="float64", tolerance=1e-12, max_iterations=300), strategy, initial=1,
         max_rounds=3, check_warm_start=False,
@@ -135,7 +134,7 @@ def plain_choice(y, known, strategy) -> list[tuple[int, int]]:
 
 
 def test_the_objective_is_that_of_what_is_known():
-    learner = jaxseq.ActiveLearner(tagger(dtype="float64"), Tokens(5, 0.95), initial=2)
+    learner = jaxseq.ActiveLearner(tagger(dtype="float64"), TokenQueries(5, 0.95), initial=2)
     learner.begin(X, classes=LABELS)
     for _ in range(2):
         answers = [Answer(s, t, Y[s][t]) for q in learner.propose() for s, t in tokens_of(q)]
@@ -164,7 +163,7 @@ def test_the_objective_is_that_of_what_is_known():
 
 @pytest.mark.parametrize("weights", ["dense", "mixed"])
 def test_a_warm_start_ends_no_worse_than_one_from_zeros(weights):
-    strategy = Tokens(6, 0.95)
+    strategy = TokenQueries(6, 0.95)
     learner = jaxseq.ActiveLearner(
         tagger(weights=weights, max_iterations=200), strategy, initial=2, max_rounds=4
     )
@@ -175,7 +174,7 @@ def test_a_warm_start_ends_no_worse_than_one_from_zeros(weights):
         learner.train()
         warm = learner.history_[-1]
         assert not learner.recheck(), "the model from zeros was better"
-        cold = train_round(learner, learner._run, older=None).record
+        cold = learner._train(older=None).record
         assert warm["objective"] <= cold["objective"] * (1 + 1e-3)
     assert warm["iterations"] < cold["iterations"]
     assert warm["start"] == "warm"
@@ -183,7 +182,7 @@ def test_a_warm_start_ends_no_worse_than_one_from_zeros(weights):
 
 
 def test_a_worse_warm_start_is_replaced():
-    learner = jaxseq.ActiveLearner(tagger(max_iterations=100), Tokens(3, 0.9), initial=3)
+    learner = jaxseq.ActiveLearner(tagger(max_iterations=100), TokenQueries(3, 0.9), initial=3)
     learner.begin(X, classes=LABELS)
     learner.answer([Answer(s, t, Y[s][t]) for q in learner.propose() for s, t in tokens_of(q)])
     learner.train()
@@ -200,7 +199,9 @@ def test_a_worse_warm_start_is_replaced():
 
 
 def test_a_model_from_zeros_that_is_better_by_rounding_replaces_nothing(monkeypatch):
-    learner = jaxseq.ActiveLearner(tagger(), Tokens(3, 0.9), initial=3).begin(X, classes=LABELS)
+    learner = jaxseq.ActiveLearner(tagger(), TokenQueries(3, 0.9), initial=3).begin(
+        X, classes=LABELS
+    )
     learner.answer([Answer(s, t, Y[s][t]) for q in learner.propose() for s, t in tokens_of(q)])
     learner.train()
     tokens = sum(len(X[s]) for s in np.flatnonzero(learner._run.known.to_train_on()[0]))
@@ -216,13 +217,15 @@ def test_a_search_from_an_older_model_ends_sooner():
     settings = warm_settings(Settings(tolerance=1e-6, memory_size=30))
     assert settings.tolerance == pytest.approx(1e-5)
     assert (settings.memory_size, settings.period) == (30, 5)
-    learner = jaxseq.ActiveLearner(tagger(max_iterations=200, l2=0.1), Tokens(6, 0.9), initial=3)
+    learner = jaxseq.ActiveLearner(
+        tagger(max_iterations=200, l2=0.1), TokenQueries(6, 0.9), initial=3
+    )
     learner.begin(X, classes=LABELS)
     counts = []
     for _ in range(4):
         learner.answer([Answer(s, t, Y[s][t]) for q in learner.propose() for s, t in tokens_of(q)])
         warm = learner.train().history_[-1]
-        zeros = train_round(learner, learner._run, older=None).record
+        zeros = learner._train(older=None).record
         counts.append((warm["iterations"], zeros["iterations"]))
         assert warm["objective"] <= zeros["objective"] * (1 + 1e-3)
     warm, zeros = np.sum(counts[1:], 0)
@@ -230,7 +233,7 @@ def test_a_search_from_an_older_model_ends_sooner():
 
 
 def test_training_without_new_labels_does_not_count_for_kappa(tmp_path):
-    learner = jaxseq.ActiveLearner(tagger(), Tokens(4, 0.9), initial=2)
+    learner = jaxseq.ActiveLearner(tagger(), TokenQueries(4, 0.9), initial=2)
     learner.begin(X, classes=LABELS, folder=tmp_path / "run")
 
     def ask_and_train(queries):
@@ -254,7 +257,7 @@ def test_training_without_new_labels_does_not_count_for_kappa(tmp_path):
 
 
 def test_sentences_are_sampled_also_where_nothing_is_asked_of_them():
-    strategy = Sequences(3, ask="none", keep_sure="model", threshold=0.01)
+    strategy = SequenceQueries(3, ask="none", keep_sure="model", threshold=0.01)
     learner = jaxseq.ActiveLearner(tagger(), strategy, initial=2)
     learner.begin(X, classes=LABELS)
     learner.answer(
@@ -289,24 +292,24 @@ def test_it_stops_by_each_of_its_rules():
         learner = jaxseq.ActiveLearner(tagger(), initial=2, **settings)
         return learner.simulate(X, Y)[-1]
 
-    assert last(strategy=Tokens(5, 0.9), budget=13)["labelled_tokens"] == 13
-    by_budget = last(strategy=Sequences(3), budget=13)
+    assert last(strategy=TokenQueries(5, 0.9), budget=13)["labelled_tokens"] == 13
+    by_budget = last(strategy=SequenceQueries(3), budget=13)
     assert by_budget["labelled_tokens"] == 13
     assert by_budget["why"].startswith("the budget of 13 tokens")
-    by_rounds = last(strategy=Tokens(2, 0.99), max_rounds=2)
+    by_rounds = last(strategy=TokenQueries(2, 0.99), max_rounds=2)
     assert by_rounds["why"].startswith("the number of rounds asked for, 2")
     assert by_rounds["round"] == 3
-    everything = last(strategy=Sequences(20), kappa=1.0)
+    everything = last(strategy=SequenceQueries(20), kappa=1.0)
     assert everything["why"].startswith("nothing informative is left")
     assert everything["labelled_share"] == 1
-    stable = last(strategy=Tokens(40, 0.8), kappa=0.5)
+    stable = last(strategy=TokenQueries(40, 0.8), kappa=0.5)
     assert stable["why"].startswith(f"κ = {stable['kappa']:.6f} is above 0.5, and ")
     assert stable["kappa"] > 0.5
     assert 0 < stable["informative"] < 40
 
 
 def test_a_tagger_is_scored_on_held_out_sentences():
-    learner = jaxseq.ActiveLearner(tagger(), Tokens(3, 0.9), initial=2, max_rounds=1)
+    learner = jaxseq.ActiveLearner(tagger(), TokenQueries(3, 0.9), initial=2, max_rounds=1)
     records = learner.simulate(X, Y, dev=(X[:5], Y[:5]))
     predicted = learner.tagger_.predict(X[:5])
     assert records[-1]["dev_accuracy"] == jaxseq.metrics.token_accuracy(Y[:5], predicted)
@@ -340,7 +343,9 @@ def test_what_cannot_be_simulated_is_refused_before_anything_is_written(given, t
 
 def test_objectives_of_other_labels_are_not_compared():
     """After a retraction the last round's objective is of labels that are known no more."""
-    learner = jaxseq.ActiveLearner(tagger(), Tokens(4, 0.9), initial=2).begin(X, classes=LABELS)
+    learner = jaxseq.ActiveLearner(tagger(), TokenQueries(4, 0.9), initial=2).begin(
+        X, classes=LABELS
+    )
     learner.answer([Answer(0, t, label) for t, label in enumerate(Y[0])])
     learner.train()
     learner.retract([(0, 0)])
@@ -355,7 +360,7 @@ def test_objectives_of_other_labels_are_not_compared():
 
 def test_no_word_is_asked_twice_in_a_round_and_the_limit_is_kept(tmp_path):
     pool = [["The", "dog"], ["the", "cat"], ["THE", "dog"], ["a", "cat"]]
-    strategy = Tokens(8, 1.0, per_form=1)
+    strategy = TokenQueries(8, 1.0, per_form=1)
     learner = jaxseq.ActiveLearner(tagger(), strategy, initial=1, initial_how="shortest")
     learner.begin(pool, classes=["D", "N"], folder=tmp_path / "state")
     learner.answer([Answer(0, 0, "D"), Answer(0, 1, "N")])
@@ -368,8 +373,12 @@ def test_no_word_is_asked_twice_in_a_round_and_the_limit_is_kept(tmp_path):
 
 
 def test_a_limit_by_word_needs_words():
-    learner = jaxseq.ActiveLearner(jaxseq.CRFTagger(cores=1), Tokens(4, per_form=1), initial=1)
-    with pytest.raises(ValueError, match="X: expected sentences with words for per_form"):
+    learner = jaxseq.ActiveLearner(
+        jaxseq.CRFTagger(cores=1), TokenQueries(4, per_form=1), initial=1
+    )
+    with pytest.raises(
+        ValueError, match=r"X: expected sentences with words for TokenQueries\(.*per_form=1\)"
+    ):
         learner.begin(DICTS, classes=LABELS)
 
 
@@ -378,7 +387,7 @@ def test_a_limit_by_word_needs_words():
 
 def test_no_group_is_asked_twice_in_a_round_and_its_template_is_kept(tmp_path):
     pool = [["The", "dog"], ["the", "cat"], ["THE", "dog"], ["a", "cat"], ["the", "dog"]]
-    strategy = Groups("lower(word[0])|word[1]", 9, 1.0)
+    strategy = GroupQueries("lower(word[0])|word[1]", 9, 1.0)
     learner = jaxseq.ActiveLearner(tagger(), strategy, initial=1, initial_how="shortest")
     learner.begin(pool, classes=["D", "N"], folder=tmp_path / "state")
     learner.answer([Answer(0, 0, "D"), Answer(0, 1, "N")])
@@ -395,9 +404,9 @@ def test_no_group_is_asked_twice_in_a_round_and_its_template_is_kept(tmp_path):
     [("word[0", "alike: template"), ("pos[0]", "alike: .*pos")],
 )
 def test_groups_need_a_template_of_columns_that_are_there(alike, message):
-    learner = jaxseq.ActiveLearner(tagger(), Groups(alike), initial=1)
+    learner = jaxseq.ActiveLearner(tagger(), GroupQueries(alike), initial=1)
     with pytest.raises(ValueError, match=message):
         learner.begin(X, classes=LABELS)
-    dicts = jaxseq.ActiveLearner(jaxseq.CRFTagger(cores=1), Groups(), initial=1)
+    dicts = jaxseq.ActiveLearner(jaxseq.CRFTagger(cores=1), GroupQueries(), initial=1)
     with pytest.raises(ValueError, match="alike: "):
         dicts.begin(DICTS, classes=LABELS)

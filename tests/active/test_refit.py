@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.active import Answer, Sequences, Tokens
+from jaxseq.active import Answer, SequenceQueries, TokenQueries
 from jaxseq.active import _learner as _active_round
 from tests.taggers.toys import LABELS, toy_corpus, words_of
 
@@ -14,7 +14,7 @@ DICTS, Y = toy_corpus(7, sentences=24)
 X = words_of(DICTS)
 
 
-def begun(folder=None, strategy=Tokens(6, 0.95), rounds=2):  # noqa: B008
+def begun(folder=None, strategy=TokenQueries(6, 0.95), rounds=2):  # noqa: B008
     """A learner after some rounds, whose next queries are answered but not trained on."""
     tagger = jaxseq.CRFTagger(["word[0]", "word[-1]"], cores=1, l2=1.0)
     learner = jaxseq.ActiveLearner(tagger, strategy, initial=2)
@@ -33,12 +33,12 @@ def begun(folder=None, strategy=Tokens(6, 0.95), rounds=2):  # noqa: B008
 def labelled(learner):
     """The sentences that have a label, and what is known of their labels."""
     known = learner._run.known
-    rows = [[known.label_of(s, t) for t in range(len(X[s]))] for s in range(len(X))]
+    rows = [[known.label_at(s, t) for t in range(len(X[s]))] for s in range(len(X))]
     some = [s for s, row in enumerate(rows) if any(row)]
     return [X[s] for s in some], [rows[s] for s in some]
 
 
-@pytest.mark.parametrize("strategy", [Tokens(6, 0.95), Sequences(2)])
+@pytest.mark.parametrize("strategy", [TokenQueries(6, 0.95), SequenceQueries(2)])
 def test_it_is_the_tagger_of_these_labels_and_settings(strategy):
     learner = begun(strategy=strategy)
     found = learner.refit(l2=0.1)
@@ -67,7 +67,7 @@ def test_it_starts_from_zeros(monkeypatch):
 
 
 def test_labels_that_a_strategy_took_from_the_model_count():
-    learner = begun(strategy=Sequences(2, ask="unsure", threshold=0.35, keep_sure="model"))
+    learner = begun(strategy=SequenceQueries(2, ask="unsure", threshold=0.35, keep_sure="model"))
     assert learner._run.known.guessed.any()
     sentences, labels = labelled(learner)
     alone = jaxseq.CRFTagger(["word[0]", "word[-1]"], cores=1, l2=1.0).fit(sentences, labels)
@@ -78,9 +78,9 @@ def test_labels_that_no_round_has_trained_on_count():
     learner = begun()
     known = learner.status().labelled_tokens
     before = learner.refit(l2=0.1).loss_
-    label_of = learner._run.known.label_of
+    label_at = learner._run.known.label_at
     tokens = ((s, t) for s, row in enumerate(Y) for t in range(len(row)))
-    sentence, position = next(token for token in tokens if label_of(*token) is None)
+    sentence, position = next(token for token in tokens if label_at(*token) is None)
     learner.answer([Answer(sentence, position, Y[sentence][position])])
     assert learner.status().labelled_tokens == known + 1
     assert learner.refit(l2=0.1).loss_ > before  # one more term of the likelihood

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxseq.active import (
-    Groups,
+    GroupQueries,
     Look,
     Query,
-    Sequences,
-    Spans,
-    Tokens,
+    SequenceQueries,
+    SpanQueries,
+    TokenQueries,
     first_sentences,
     informative,
     propose,
@@ -67,7 +67,7 @@ def test_tokens_are_the_least_sure_without_a_label(seed, threshold, count):
             if not known[token] and look.confidence[token] < threshold:
                 unsure.append((look.confidence[token], sentence, position))
     wanted = [Query(s, t, t + 1, 1 - c) for c, s, t in sorted(unsure)]
-    strategy = Tokens(count, threshold)
+    strategy = TokenQueries(count, threshold)
     found = propose(look, known, strategy)
     assert found.queries == wanted[:count]
     assert informative(look, known, strategy) == len(wanted)
@@ -77,7 +77,7 @@ def test_tokens_are_the_least_sure_without_a_label(seed, threshold, count):
 
 def test_equal_tokens_are_asked_in_the_order_of_the_pool():
     look = Look(np.zeros(5, int), np.full(5, 0.5), np.array([2, 0, 3]))
-    found = propose(look, np.zeros(5, bool), Tokens(4, 0.9)).queries
+    found = propose(look, np.zeros(5, bool), TokenQueries(4, 0.9)).queries
     assert [(q.sentence, q.start) for q in found] == [(0, 0), (0, 1), (2, 0), (2, 1)]
 
 
@@ -98,7 +98,7 @@ def test_few_tokens_of_a_sentence_are_asked(seed, most, count):
         if not known[index] and confidence[index] < 0.7 and taken[s] < most:
             taken[s] += 1
             expected.append((s, t))
-    found = propose(look, known, Tokens(count, 0.7, per_sentence=most)).queries
+    found = propose(look, known, TokenQueries(count, 0.7, per_sentence=most)).queries
     assert [(query.sentence, query.start) for query in found] == expected[:count]
 
 
@@ -117,7 +117,7 @@ def test_few_tokens_of_a_word_form_are_asked(seed, of_sentence, most, count):
         before = [[keys[j] for j in unsure[:rank]].count(keys[i]) for rank, i in enumerate(unsure)]
         unsure = [i for i, n in zip(unsure, before) if limit is None or n < limit]
     expected = [(look.sentence[i], look.position[i]) for i in unsure[:count]]
-    strategy = Tokens(count, 0.7, per_sentence=of_sentence, per_form=most)
+    strategy = TokenQueries(count, 0.7, per_sentence=of_sentence, per_form=most)
     found = propose(look, known, strategy).queries
     assert [(query.sentence, query.start) for query in found] == expected
 
@@ -142,7 +142,7 @@ def test_groups_are_asked_by_the_errors_expected_in_them(seed, of_sentence, coun
     before = [[look.sentence[j] for j in asked[:r]].count(look.sentence[i])
               for r, i in enumerate(asked)]  # fmt: skip
     asked = [i for i, n in zip(asked, before) if of_sentence is None or n < of_sentence]
-    strategy = Groups("word[0]", count, 0.7, of_sentence)
+    strategy = GroupQueries("word[0]", count, 0.7, of_sentence)
     wanted = [
         Query(int(look.sentence[i]), int(look.position[i]), int(look.position[i]) + 1,
               values[groups[i]])
@@ -156,7 +156,7 @@ def test_a_pattern_goes_before_an_odd_token_until_it_has_labels():
     groups = np.array([0, 1, 1, 1, 1, 1])
     look = Look(np.zeros(6, int), np.array([0.5, *[0.875] * 5]), np.array([6]), groups=groups)
     known = np.zeros(6, bool)
-    strategy = Groups("word[0]", 1)
+    strategy = GroupQueries("word[0]", 1)
     assert propose(look, known, strategy).queries == [Query(0, 1, 2, 0.625)]
     known[1] = True
     assert propose(look, known, strategy).queries == [Query(0, 0, 1, 0.5)]
@@ -186,7 +186,7 @@ def test_windows_are_the_best_that_do_not_overlap(seed, threshold, count, width)
     rng = np.random.default_rng([seed, 1])
     look.label_entropy[:] += rng.random(len(known)) * 1e-3
     look.step_entropy[:] += rng.random(len(known)) * 1e-3
-    strategy = Spans(width, count, threshold)
+    strategy = SpanQueries(width, count, threshold)
     left = sum(look.lengths) if count is None else count
     taken, wanted = set(), []
     windows = sorted(plain_windows(look, known, strategy), key=lambda w: (-w[0], *w[1:]))
@@ -226,7 +226,7 @@ def test_a_window_is_as_wide_as_its_labels_are_worth():
         np.zeros(4, int), np.full(4, 0.5), np.array([4]), {},
         np.array([1.0, 1.0, 0.1, 0.9]), np.array([0.0, 0.6, 0.05, 0.85]),
     )  # fmt: skip
-    found = propose(look, np.zeros(4, bool), Spans(3, None, 0.9)).queries
+    found = propose(look, np.zeros(4, bool), SpanQueries(3, None, 0.9)).queries
     assert [(q.start, q.stop) for q in found] == [(0, 2), (3, 4)]
 
 
@@ -277,7 +277,7 @@ def plain_sentences(look, known, strategy, sampled):
 )  # fmt: skip
 def test_sentences_are_the_least_sure(seed, count, by, what, again):
     look, known, sampled = draw_pool(seed)
-    strategy = Sequences(count, by, what[0], 0.75, what[1], again=again)
+    strategy = SequenceQueries(count, by, what[0], 0.75, what[1], again=again)
     found = propose(look, known, strategy, sampled=sampled)
     asked, guesses, chosen, able = plain_sentences(look, known, strategy, sampled)
     assert [(q.sentence, t) for q in found.queries for t in range(q.start, q.stop)] == asked
@@ -296,7 +296,12 @@ def test_a_sentence_without_a_legal_labelling_is_never_asked():
         {"viterbi": np.array([-9.0, -1.0])}, np.zeros(3), np.zeros(3),
     )  # fmt: skip
     nothing = np.zeros(3, bool)
-    strategies = (Tokens(9, 1.0), Spans(2, 9, 1.0), Sequences(9), Sequences(9, keep_sure="model"))
+    strategies = (
+        TokenQueries(9, 1.0),
+        SpanQueries(2, 9, 1.0),
+        SequenceQueries(9),
+        SequenceQueries(9, keep_sure="model"),
+    )
     for strategy in strategies:
         found = propose(look, nothing, strategy)
         assert {q.sentence for q in found.queries} <= {1}
@@ -326,17 +331,17 @@ def test_first_sentences_by_length(lengths, count):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Tokens(0), "count: expected a whole number, 1 or more"),
-        (lambda: Tokens(5, 0.0), "threshold: expected a number above 0"),
-        (lambda: Tokens(per_sentence=0), "per_sentence: expected a whole number, 1 or more"),
-        (lambda: Tokens(per_form=0), "per_form: expected a whole number, 1 or more"),
-        (lambda: Groups(""), "alike: expected a template"),
-        (lambda: Groups(count=0), "count: expected a whole number, 1 or more"),
-        (lambda: Groups(threshold=0.0), "threshold: expected a number above 0"),
-        (lambda: Groups(per_sentence=0), "per_sentence: expected a whole number, 1 or more"),
-        (lambda: Tokens(5, 1.5), "threshold: expected a number above 0"),
-        (lambda: Spans(0), "width: expected a whole number"),
-        (lambda: Sequences(ask="none"), "would never add one"),
+        (lambda: TokenQueries(0), "count: expected a whole number, 1 or more"),
+        (lambda: TokenQueries(5, 0.0), "threshold: expected a number above 0"),
+        (lambda: TokenQueries(per_sentence=0), "per_sentence: expected a whole number, 1 or more"),
+        (lambda: TokenQueries(per_form=0), "per_form: expected a whole number, 1 or more"),
+        (lambda: GroupQueries(""), "alike: expected a template"),
+        (lambda: GroupQueries(count=0), "count: expected a whole number, 1 or more"),
+        (lambda: GroupQueries(threshold=0.0), "threshold: expected a number above 0"),
+        (lambda: GroupQueries(per_sentence=0), "per_sentence: expected a whole number, 1 or more"),
+        (lambda: TokenQueries(5, 1.5), "threshold: expected a number above 0"),
+        (lambda: SpanQueries(0), "width: expected a whole number"),
+        (lambda: SequenceQueries(ask="none"), "would never add one"),
     ],
 )
 def test_strategies_that_make_no_sense_are_refused(make, message):
@@ -347,14 +352,14 @@ def test_strategies_that_make_no_sense_are_refused(make, message):
 def test_looks_that_lack_what_is_needed_are_refused():
     look, nothing = Look(np.zeros(2, int), np.ones(2), np.array([2])), np.zeros(2, bool)
     with pytest.raises(ValueError, match=r"look\.sequence: expected 'entropy'"):
-        propose(look, nothing, Sequences(by="entropy"))
+        propose(look, nothing, SequenceQueries(by="entropy"))
     with pytest.raises(ValueError, match="look: expected one with entropies"):
-        propose(look, nothing, Spans())
+        propose(look, nothing, SpanQueries())
     with pytest.raises(ValueError, match=r"look\.forms: expected the word forms"):
-        propose(look, nothing, Tokens(per_form=1))
+        propose(look, nothing, TokenQueries(per_form=1))
     with pytest.raises(ValueError, match=r"look\.groups: expected the groups"):
-        propose(look, nothing, Groups())
+        propose(look, nothing, GroupQueries())
     with pytest.raises(ValueError, match="known: expected bool"):
-        propose(look, np.zeros(3, bool), Tokens())
+        propose(look, np.zeros(3, bool), TokenQueries())
     with pytest.raises(ValueError, match=r"confidence: expected shape \[2\]"):
         Look(np.zeros(2, int), np.ones(3), np.array([2]))

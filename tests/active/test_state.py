@@ -3,16 +3,20 @@ refused, and change nothing."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.active import Answer, Sequences, Spans, Tokens
-from jaxseq.active import _journal as _active_folder
-from jaxseq.active._journal import JOURNAL, NEXT, SETTINGS, StateFolder
+from jaxseq.active import Answer, SequenceQueries, SpanQueries, TokenQueries, _journal
+from jaxseq.active._journal import DATABASE, MODEL, NEXT, RunFolder
 from jaxseq.taggers import _store
 from tests.taggers.toys import LABELS, toy_corpus, words_of
 
@@ -21,7 +25,7 @@ X = words_of(DICTS)
 ROUNDS = 3
 
 
-def new_learner(strategy=Tokens(4, 0.95), **settings):  # noqa: B008 - immutable
+def new_learner(strategy=TokenQueries(4, 0.95), **settings):  # noqa: B008 - immutable
     tagger = jaxseq.CRFTagger(["word[0]", "word[-1]"], cores=1, l2=0.5, weights="dense",
                               max_iterations=8)  # fmt: skip
     return jaxseq.ActiveLearner(tagger, strategy, initial=2, **settings)
@@ -59,8 +63,8 @@ def outcome_of(learner) -> tuple:
 
 
 STRATEGIES = {
-    "tokens": Tokens(4, 0.95),
-    "guesses": Sequences(3, ask="unsure", threshold=0.7, keep_sure="model"),
+    "tokens": TokenQueries(4, 0.95),
+    "guesses": SequenceQueries(3, ask="unsure", threshold=0.7, keep_sure="model"),
 }
 
 
@@ -80,18 +84,28 @@ class Killer:
     """Kills the process, as it were, at one of the moments at which the disk changes."""
 
     def __init__(self, monkeypatch, at: int):
-        self.left, self.real_append = at, StateFolder.append
-        real_replace = os.replace
+        self.left = at
+        real_append, real_insert, real_replace = RunFolder.append, _journal._insert, os.replace
 
-        def append(folder, lines):
-            lines = list(lines)
+        def append(folder, events):
             self.tick()
-            if self.left == 0:  # half of what was to be written arrives
-                text = "".join(json.dumps(line) + "\n" for line in lines)
-                with (folder._path / JOURNAL).open("a") as file:
-                    file.write(text[: len(text) // 2])
+            real_append(folder, events)
             self.tick()
-            self.real_append(folder, lines)
+
+        def insert(database, events):
+            events = list(events)
+            real_insert(database, events[: len(events) // 2])
+            self.tick()  # half of what was to be written has arrived
+            real_insert(database, events[len(events) // 2 :])
+            self.tick()  # all has, and is not committed yet
+
+        def remove(folder):
+            self.tick()
+            if self.left == 0:  # killed with half of it removed
+                for file in list(folder.iterdir())[:1] if folder.is_dir() else []:
+                    file.unlink()
+            self.tick()
+            real_remove(folder)
             self.tick()
 
         def replace(source, target):
@@ -99,8 +113,11 @@ class Killer:
             real_replace(source, target)
             self.tick()
 
-        monkeypatch.setattr(StateFolder, "append", append)
-        monkeypatch.setattr(_active_folder.os, "replace", replace)
+        real_remove = _journal._remove
+        monkeypatch.setattr(RunFolder, "append", append)
+        monkeypatch.setattr(_journal, "_insert", insert)
+        monkeypatch.setattr(_journal, "_remove", remove)
+        monkeypatch.setattr(_journal.os, "replace", replace)
 
     def tick(self) -> None:
         self.left -= 1
@@ -136,18 +153,18 @@ def test_a_finished_folder_says_the_same(uninterrupted):
     assert outcome_of(jaxseq.ActiveLearner.resume(folder, X)) == wanted
     loaded = jaxseq.load(folder / "model")
     assert loaded.classes_.tolist() == LABELS
-    lines = [json.loads(line) for line in (folder / JOURNAL).read_text().splitlines()]
-    assert {line["kind"] for line in lines} == {"query", "proposed", "answers", "trained"}
-    assert sorted(entry.name for entry in folder.iterdir()) == [JOURNAL, "model", SETTINGS]
+    kinds = {event["kind"] for event in RunFolder(folder).events()}
+    assert kinds == {"proposed", "answers", "trained"}
+    assert sorted(entry.name for entry in folder.iterdir()) == [MODEL, DATABASE]
 
 
 def test_labels_given_with_the_pool_come_back(tmp_path):
     y = [None, ["A", {"A", "B"}, *[None] * (len(X[1]) - 2)][: len(X[1])], *[None] * (len(X) - 2)]
     y[1][0] = "A"
-    begun = new_learner(Spans(2, 4, 0.9)).begin(X, y, LABELS, folder=tmp_path / "run")
+    begun = new_learner(SpanQueries(2, 4, 0.9)).begin(X, y, LABELS, folder=tmp_path / "run")
     assert begun.propose() == []  # something to train on is there
     again = jaxseq.ActiveLearner.resume(tmp_path / "run", X)
-    assert again.strategy == Spans(2, 4, 0.9)
+    assert again.strategy == SpanQueries(2, 4, 0.9)
     np.testing.assert_array_equal(again._run.known._allowed, begun._run.known._allowed)
     np.testing.assert_array_equal(again._run.known.answered, begun._run.known.answered)
     assert again.status() == begun.status()
@@ -169,7 +186,7 @@ def test_labels_that_are_taken_back_count_as_never_given(tmp_path):
         known = found._run.known
         np.testing.assert_array_equal(known._allowed, expected)
         assert np.flatnonzero(known.answered).tolist() == [first + 1, second]
-        assert (known.label_of(1, 1), known.label_of(2, 0), known.label_of(0, 0)) == (
+        assert (known.label_at(1, 1), known.label_at(2, 0), known.label_at(0, 0)) == (
             "B",
             ("A", "B"),
             None,
@@ -188,60 +205,95 @@ def test_a_query_is_asked_again_when_its_answer_is_taken_back():
     assert learner.propose() == queries[1:]
 
 
-def test_answers_that_came_at_once_are_whole_or_not_there(tmp_path):
-    """Half of a correction could be illegal, and then nothing could be read any more."""
+def test_answers_that_came_at_once_are_all_there_or_none(tmp_path):
+    """Half of a correction could be illegal, and then nothing could be read any more.
+
+    A process is really killed in the middle of a transaction of which a part is in the file.
+    """
     tagger = jaxseq.CRFTagger(["word[0]"], scheme="IOB2", cores=1)
     words, folder = [["a", "b"]], tmp_path / "run"
     learner = jaxseq.ActiveLearner(tagger).begin(words, classes=["B-X", "I-X", "O"], folder=folder)
     learner.answer([Answer(0, 0, "B-X"), Answer(0, 1, "I-X")])
-    before = (folder / JOURNAL).read_bytes()
+    before = RunFolder(folder).events()
+    code = f"""
+import os, signal, sqlite3
+database = sqlite3.connect({str(folder / DATABASE)!r}, isolation_level=None)
+database.execute("PRAGMA cache_size = 1")  # so that pages go to the file before the commit
+database.execute("BEGIN IMMEDIATE")
+event = '{{"kind": "answers", "round": 0, "answers": [[0, 0, "O"]]}}'
+for _ in range(2000):
+    database.execute("INSERT INTO events (text) VALUES (?)", [event])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    size = (folder / DATABASE).stat().st_size
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    assert (folder / DATABASE).stat().st_size > size  # some of it has arrived
+    assert (folder / f"{DATABASE}-journal").exists()
+    looking = jaxseq.ActiveLearner.resume(folder, words, read_only=True)
+    assert looking._run.known.label_at(0, 0) == "B-X"
+    assert RunFolder(folder).events() == before
     learner.answer([Answer(0, 0, "O"), Answer(0, 1, "O")])
-    after = (folder / JOURNAL).read_bytes()
-    for size in range(len(before), len(after) + 1):
-        (folder / JOURNAL).write_bytes(after[:size])
-        known = jaxseq.ActiveLearner.resume(folder, words)._run.known
-        label = "O" if size == len(after) else "B-X"
-        assert known.label_of(0, 0) == label
+    known = jaxseq.ActiveLearner.resume(folder, words)._run.known
+    assert (known.label_at(0, 0), known.label_at(0, 1)) == ("O", "O")
 
 
-def test_single_answers_of_a_journal_are_read(tmp_path):
-    new_learner().begin(X, classes=LABELS, folder=tmp_path / "run")
-    with (tmp_path / "run" / JOURNAL).open("a") as file:
-        for label in ("A", ["A", "B"]):
-            row = {"kind": "answer", "round": 0, "sentence": 0, "position": 1, "label": label}
-            file.write(json.dumps(row) + "\n")
-    known = jaxseq.ActiveLearner.resume(tmp_path / "run", X)._run.known
-    assert known.label_of(0, 1) == ("A", "B")
+def test_a_look_on_sees_nothing_of_what_is_not_committed(tmp_path):
+    folder = tmp_path / "run"
+    learner = new_learner().begin(X, classes=LABELS, folder=folder)
+    learner.answer([Answer(0, 0, "A")])
+    event = {"kind": "answers", "round": 0, "answers": [[0, 1, "A"]]}
+    with RunFolder(folder)._transaction(write=True) as database:
+        _journal._insert(database, [event])
+        looking = jaxseq.ActiveLearner.resume(folder, X, read_only=True)
+        assert looking.status().labelled_tokens == 1
+    looking = jaxseq.ActiveLearner.resume(folder, X, read_only=True)
+    assert looking.status().labelled_tokens == 2
+
+
+def test_two_writers_wait_for_each_other_and_then_give_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(_journal, "BUSY", 0.05)
+    learner = new_learner().begin(X, classes=LABELS, folder=tmp_path / "run")
+    with (
+        RunFolder(tmp_path / "run")._transaction(write=True),
+        pytest.raises(OSError, match=f"{DATABASE}: database is locked"),
+    ):
+        learner.answer([Answer(0, 0, "A")])
+    assert learner.status().labelled_tokens == 0
 
 
 def test_a_disk_that_is_full_leaves_the_journal_as_it_was(tmp_path):
     resource = pytest.importorskip("resource")
     learner = new_learner().begin(X, classes=LABELS, folder=tmp_path / "run")
     learner.answer([Answer(0, 0, "A")])
-    before = (tmp_path / "run" / JOURNAL).read_bytes()
+    before = RunFolder(tmp_path / "run").events()
+    size = (tmp_path / "run" / DATABASE).stat().st_size
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
-        with pytest.raises(OSError, match="large"):
-            learner.answer([Answer(0, 1, "A")])
+        with pytest.raises(OSError, match=f"{DATABASE}: "):
+            learner.answer([Answer(s, 0, "A") for s in range(len(X))] * 50)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert (tmp_path / "run" / JOURNAL).read_bytes() == before
+    assert RunFolder(tmp_path / "run").events() == before
     assert learner.status().labelled_tokens == 1
     learner.answer([Answer(0, 2, "B")])
     assert jaxseq.ActiveLearner.resume(tmp_path / "run", X).status().labelled_tokens == 2
 
 
-def test_killed_at_the_very_start_no_given_label_is_lost(tmp_path, monkeypatch):
-    def write(path):
+def test_killed_at_the_very_start_there_is_no_run_yet(tmp_path, monkeypatch):
+    """Labels known from the start are there as soon as the run is."""
+
+    def insert(database, events):
         raise Killed
 
-    monkeypatch.setattr(_active_folder, "replacing", write)
-    with pytest.raises(Killed):
-        new_learner().begin(X, Y, LABELS, folder=tmp_path / "run")
-    assert len((tmp_path / "run" / JOURNAL).read_text().splitlines()) == len(X)
-    with pytest.raises(ValueError, match="expected settings of active learning"):
+    with monkeypatch.context() as patch:
+        patch.setattr(_journal, "_insert", insert)
+        with pytest.raises(Killed):
+            new_learner().begin(X, Y, LABELS, folder=tmp_path / "run")
+    with pytest.raises(ValueError, match=f"{DATABASE}: expected the format of a run"):
         jaxseq.ActiveLearner.resume(tmp_path / "run", X)
+    new_learner().begin(X, Y, LABELS, folder=tmp_path / "other")
+    assert len(RunFolder(tmp_path / "other").events()) == len(X)
 
 
 def test_a_training_that_the_journal_does_not_know_of_is_forgotten(tmp_path):
@@ -294,11 +346,11 @@ def test_bad_answers_are_refused_and_change_nothing(name, tmp_path):
     folder = tmp_path / "run"
     learner = new_learner().begin(X, classes=LABELS, folder=folder)
     learner.answer(gold(learner.propose())[:2])
-    before = (folder / JOURNAL).read_bytes(), learner._run.known._allowed.copy(), learner.status()
+    before = (folder / DATABASE).read_bytes(), learner._run.known._allowed.copy(), learner.status()
     answers, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         learner.answer(answers)
-    assert (folder / JOURNAL).read_bytes() == before[0]
+    assert (folder / DATABASE).read_bytes() == before[0]
     np.testing.assert_array_equal(learner._run.known._allowed, before[1])
     assert learner.status() == before[2]
 
@@ -350,27 +402,56 @@ def test_folders_and_settings_that_are_not_sound_are_refused(tmp_path):
         new_learner().begin(X, classes=LABELS, folder=folder)
     with pytest.raises(ValueError, match="X: expected the pool of"):
         jaxseq.ActiveLearner.resume(folder, X[:-1])
-    with pytest.raises(ValueError, match="expected settings of active learning"):
+    nowhere = re.escape(f"{tmp_path / 'nowhere' / DATABASE}: expected a run of active learning")
+    with pytest.raises(ValueError, match=nowhere):
         jaxseq.ActiveLearner.resume(tmp_path / "nowhere", X)
     learner.answer([Answer(0, 0, "A")])
-    text = (folder / JOURNAL).read_text()
-    (folder / JOURNAL).write_text("nonsense\n" + text)
-    with pytest.raises(ValueError, match="line 1: expected a JSON object of the journal"):
-        jaxseq.ActiveLearner.resume(folder, X)
-    (folder / JOURNAL).write_text(text.replace('"A"', '"Z"'))
-    with pytest.raises(ValueError, match="'Z'"):
-        jaxseq.ActiveLearner.resume(folder, X)
-    (folder / JOURNAL).unlink()
-    with pytest.raises(ValueError, match=f"{JOURNAL}: expected the journal of the run, found no"):
-        jaxseq.ActiveLearner.resume(folder, X)
-    (folder / SETTINGS).write_text("{}")
-    with pytest.raises(ValueError, match="expected the format"):
-        jaxseq.ActiveLearner.resume(folder, X)
+
+
+def _sql(folder, statement, *values):
+    with contextlib.closing(sqlite3.connect(folder / DATABASE)) as database, database:
+        database.execute(statement, values)
+
+
+DAMAGED = {
+    "text": (lambda f: (f / DATABASE).write_text("nonsense" * 200), "file is not a database"),
+    "short": (
+        lambda f: (f / DATABASE).write_bytes((f / DATABASE).read_bytes()[:-4096]), "malformed"
+    ),
+    "empty": (lambda f: (f / DATABASE).write_bytes(b""), "expected the format of a run"),
+    "gone": (lambda f: (f / DATABASE).unlink(), "found no file"),
+    "foreign": (lambda f: _sql(f, "PRAGMA application_id = 7"), "expected the format of a run"),
+    "version": (lambda f: _sql(f, "PRAGMA user_version = 2"), "version 1, got another"),
+    "settings": (lambda f: _sql(f, "DELETE FROM settings"), "expected settings, got 0"),
+    "other settings": (
+        lambda f: _sql(f, "UPDATE settings SET text = '{}'"), r"KeyError\('estimator'\)"
+    ),
+    "table": (lambda f: _sql(f, "DROP TABLE events"), "no such table: events"),
+    "event": (lambda f: _sql(f, "UPDATE events SET text = '[' WHERE number = 1"), "event 1: exp"),
+    "kind": (lambda f: _sql(f, """UPDATE events SET text = '{"kind": "x"}'"""), "got 'x'"),
+    "no parts": (
+        lambda f: _sql(f, """UPDATE events SET text = '{"kind": "answers"}'"""), "KeyError"
+    ),
+    "label": (lambda f: _sql(f, """UPDATE events SET text = replace(text, '"A"', '"Z"')"""), "'Z'"),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_database_that_is_foreign_or_damaged_is_refused(name, tmp_path):
+    folder = tmp_path / "run"
+    new_learner().begin(X, classes=LABELS, folder=folder).answer([Answer(0, 0, "A")])
+    damage, message = DAMAGED[name]
+    damage(folder)
+    for read_only in (True, False):
+        with pytest.raises(ValueError, match=message) as refusal:
+            jaxseq.ActiveLearner.resume(folder, X, read_only=read_only)
+        assert str(folder) in str(refusal.value)
 
 
 REFUSED = {
     "estimator": (lambda: jaxseq.ActiveLearner("tagger"), "estimator: expected a CRFTagger"),
-    "strategy": (lambda: new_learner("tokens"), "strategy: expected Tokens"),
+    "strategy": (lambda: new_learner("tokens"), "strategy: expected one such as TokenQueries"),
     "budget": (lambda: new_learner(budget=0), "budget: expected a finite number, 1 or more"),
     "kappa": (lambda: new_learner(kappa=1.5), "kappa: expected a number from -1 to 1, got 1.5"),
     "how": (lambda: new_learner(initial_how="middle"), "initial_how: expected one of"),

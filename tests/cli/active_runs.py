@@ -1,6 +1,8 @@
 """Runs of active learning for the tests: small corpora, and answers that are right."""
 
+import contextlib
 import json
+import sqlite3
 
 from jaxseq.cli import main
 from tests.cli.conftest import LEXICON, TEMPLATES, TEXTS, columns_of
@@ -56,7 +58,10 @@ def start_in_round_1(folder):
 
 
 def journal(folder):
-    return [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+    """The events of a run, in order."""
+    with contextlib.closing(sqlite3.connect(folder / "run.sqlite")) as database:
+        rows = database.execute("SELECT text FROM events ORDER BY number").fetchall()
+    return [json.loads(text) for (text,) in rows]
 
 
 def answers_in(folder):

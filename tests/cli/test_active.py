@@ -1,10 +1,12 @@
 """Active learning by the command line: the whole loop on a folder, and a process killed in it."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -15,8 +17,8 @@ from typing import Any
 import pytest
 
 from jaxseq.active import ActiveLearner, Answer
-from jaxseq.cli import _questions as _active_run
-from jaxseq.cli._questions import ActiveRun, lines_of, looked_at, opened, read_corpora
+from jaxseq.cli import _active_run
+from jaxseq.cli._active_run import ActiveRun, looked_at, opened, read_corpora, report_lines
 from tests.cli.active_runs import (
     ALL,
     LABELS,
@@ -216,8 +218,6 @@ def test_killed_in_the_middle_no_answer_is_lost(tmp_path, succeed):
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    with (folder / "journal.jsonl").open("a") as file:
-        file.write('{"kind": "answers", "rou')  # as a power cut would leave it
     status = json.loads(succeed("active", "status", folder, "--json"))
     assert status["labelled_tokens"] == 2
     succeed("active", "query", folder)
@@ -242,14 +242,17 @@ def test_status_looks_on_while_others_work_and_changes_nothing(run1, succeed):
     with opened(str(run1)) as at_work:
         at_work.learner.answer([Answer(1, 0, "O")])
         labelled = at_work.learner.status().labelled_tokens
-        with (run1 / "journal.jsonl").open("a") as file:
-            file.write('{"kind": "answers", "rou')  # the other one is writing
-        (run1 / ".next").mkdir()  # and saving
-        before = files()
-        status = json.loads(succeed("active", "status", run1, "--json"))
-        assert (status["labelled_tokens"], status["round"]) == (labelled, 1)
-        assert files() == before
-        assert (run1 / ".next").is_dir()
+        database = sqlite3.connect(run1 / "run.sqlite", isolation_level=None)
+        with contextlib.closing(database):
+            database.execute("BEGIN IMMEDIATE")  # the other one is writing
+            event = '{"kind": "answers", "round": 1, "answers": [[1, 1, "O"]]}'
+            database.execute("INSERT INTO events (text) VALUES (?)", [event])
+            (run1 / ".next").mkdir()  # and saving
+            before = files()
+            status = json.loads(succeed("active", "status", run1, "--json"))
+            assert (status["labelled_tokens"], status["round"]) == (labelled, 1)
+            assert files() == before
+            assert (run1 / ".next").is_dir()
 
 
 def test_a_look_on_waits_for_a_model_that_is_being_replaced(run1, succeed, monkeypatch):
@@ -314,5 +317,5 @@ def test_labels_of_no_phrases_have_no_f1():
         ("round", "labelled_tokens", "tokens", "labelled_sentences", "sentences"), 1
     )
     whole = {**report, **nothing, **counts, **shares, "stop": False, "why": "no"}
-    assert "dev       accuracy 100.00%" in lines_of(whole)
-    assert "dev       F1 50.00%, accuracy 100.00%" in lines_of({**whole, "dev_f1": 0.5})
+    assert "dev       accuracy 100.00%" in report_lines(whole)
+    assert "dev       F1 50.00%, accuracy 100.00%" in report_lines({**whole, "dev_f1": 0.5})

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import jaxseq
-from jaxseq.cli._questions import opened
+from jaxseq.cli._active_run import opened
 from tests.cli.active_runs import start, write_files
 
 

@@ -41,11 +41,11 @@ LINES = {
 
 
 def refused(run, folder, file, message):
-    before = (folder / "journal.jsonl").read_bytes()
+    before = (folder / "run.sqlite").read_bytes()
     status, out, err = run("active", "answer", folder, file)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert message in err
-    assert (folder / "journal.jsonl").read_bytes() == before
+    assert (folder / "run.sqlite").read_bytes() == before
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -58,10 +58,10 @@ def test_bad_lines_are_refused_with_their_place(name, run1, tmp_path, run):
 def test_all_bad_lines_are_told_at_once(run1, tmp_path, run):
     rows = [{**GOOD, "label": f"X{n}"} for n in range(13)]
     file = write_lines(tmp_path / "answers", [GOOD, *rows])
-    before = (run1 / "journal.jsonl").read_bytes()
+    before = (run1 / "run.sqlite").read_bytes()
     status, out, err = run("active", "answer", run1, file)
     assert (status, out) == (2, "")
-    assert (run1 / "journal.jsonl").read_bytes() == before
+    assert (run1 / "run.sqlite").read_bytes() == before
     assert f"{file}: expected legal answers, got 13 entries that are not" in err
     assert [f"'X{n}'" in err for n in range(13)] == [True] * 10 + [False] * 3
     assert "\nand 3 more\n" in err

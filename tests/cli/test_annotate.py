@@ -21,8 +21,8 @@ from jaxseq.cli._annotate import (
     Screen,
     Session,
     assign_keys,
-    event_of,
     make_console,
+    read_event,
     sentence_line,
     step,
 )
@@ -65,7 +65,7 @@ def test_undo_goes_back_over_answers_and_skips():
     session, answers, told = play(ACCEPT, SKIP, UNDO, UNDO, Event("choose", "Z"))
     assert answers == [Answer(5, 1, "X"), Retraction(5, 1), Answer(5, 1, "Z")]
     assert told == ["X is taken back"]
-    assert session.given == {0: "Z"}
+    assert session.chosen == {0: "Z"}
     assert session.place == 1
     assert "nothing to undo" in play(UNDO)[2][0]
 
@@ -92,9 +92,9 @@ def test_what_is_given_is_the_last_answer_to_each_token(events):
             del last[answer]
         else:
             last[answer.sentence, answer.position] = answer.label
-    items = [session.items[place] for place in session.given]
+    items = [session.items[place] for place in session.chosen]
     found = {
-        (i.question.sentence, i.position): session.given[session.items.index(i)] for i in items
+        (i.question.sentence, i.position): session.chosen[session.items.index(i)] for i in items
     }
     assert found == last
     assert len(session.trail) == session.place  # so that undo comes back to the first token
@@ -111,19 +111,19 @@ def test_keys_are_of_one_label_each_and_never_commands(labels):
     assert len(set(keys.values())) == len(keys)
     assert not set(keys) & set(COMMANDS)
     for key, label in keys.items():
-        assert event_of(key, keys, labels) == Event("choose", label)
+        assert read_event(key, keys, labels) == Event("choose", label)
         if label not in COMMANDS:  # typed in full, a label means itself
-            assert event_of(label, keys, labels) == Event("choose", label)
+            assert read_event(label, keys, labels) == Event("choose", label)
 
 
 def test_commands():
-    assert [event_of(key, {}, []).kind for key in ("", *COMMANDS)] == [
+    assert [read_event(key, {}, []).kind for key in ("", *COMMANDS)] == [
         "accept",
         "skip",
         "undo",
         "quit",
     ]
-    assert event_of("7", {"1": "A"}, ["A"]) is None
+    assert read_event("7", {"1": "A"}, ["A"]) is None
 
 
 def test_keys_of_a_terminal():
@@ -238,8 +238,8 @@ def test_quit_keeps_the_answers_and_later_goes_on(fresh, succeed, type_in):
     type_in("")  # the input ends
     out = succeed("active", "annotate", fresh)
     assert "0 answers kept" in out
-    asked = [line for line in journal(fresh) if line["kind"] == "query"]
-    total = sum(query["stop"] - query["start"] for query in asked)
+    (proposed,) = [event for event in journal(fresh) if event["kind"] == "proposed"]
+    total = sum(stop - start for _, start, stop, _ in proposed["queries"])
     assert f"token 3 of {total}," in out  # those with an answer are not shown again
     assert "token 1 of" not in out
     assert answers_in(fresh) == first

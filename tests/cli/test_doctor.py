@@ -10,7 +10,7 @@ from jaxseq.cli import _doctor
 from jaxseq.cli import _doctor as _doctor_checks
 from jaxseq.cli import _doctor as _doctor_facts
 from jaxseq.cli._doctor import CHECKS, CheckError, run_checks
-from jaxseq.crf import plan_of
+from jaxseq.crf import Plan
 
 
 def quick(monkeypatch, **checks):
@@ -59,7 +59,7 @@ def test_cores_are_those_that_this_process_may_use(succeed, monkeypatch):
     report = json.loads(succeed("doctor", "--json"))
     assert (report["machine"]["cores"], report["machine"]["cores usable"]) == (64, 3)
     assert report["jaxseq"]["shards at a time"] == report["jaxseq"]["shards of a corpus"] == 3
-    assert plan_of(jaxseq.CRFTagger(cores=None)).cores == 3
+    assert Plan.from_tagger(jaxseq.CRFTagger(cores=None)).cores == 3
     assert "orbax-checkpoint" not in report["versions"]
 
 

@@ -13,9 +13,9 @@ from jaxseq.cli._questions import (
     AnswerRules,
     Corpora,
     Question,
-    answers_of_export,
+    as_task,
     labelling_config,
-    task_of,
+    read_export,
 )
 from jaxseq.text import Sentence
 
@@ -54,7 +54,7 @@ def short(task, regions, number=7):
 
 
 def read(*tasks, rules=None):
-    return answers_of_export(list(tasks), "e.json", rules or rules_for(WORDS))
+    return read_export(list(tasks), "e.json", rules or rules_for(WORDS))
 
 
 # ---------------------------------------------------------------------------------- there and back
@@ -72,7 +72,7 @@ TOKENS = st.lists(
 def test_labels_come_back(form, units, data):
     words = data.draw(TOKENS)
     labels = data.draw(st.lists(st.sampled_from(CLASSES), min_size=len(words), max_size=len(words)))
-    task = task_of(question(0, len(words), words))
+    task = as_task(question(0, len(words), words))
     regions = []
     for t, label in enumerate(labels):
         before, word = " ".join([*words[:t], ""]), words[t]
@@ -85,9 +85,15 @@ def test_labels_come_back(form, units, data):
     assert skipped == 0
 
 
+def test_a_place_in_utf16_beyond_the_end_of_the_text_is_read():
+    word = "\U00010000"
+    task = full(as_task(question(0, 1, [word])), {"result": [region(0, 2, "O", word)]})
+    assert read(task, rules=rules_for([word])) == ([Answer(0, 0, "O")], 0)
+
+
 def test_guesses_are_regions_of_single_tokens_and_come_back_if_accepted():
     asked = Question(ROUND, 0, 1, 3, 0.5, WORDS, ("I-NP", "NAME"), (0.5, 0.25))
-    task = task_of(asked)
+    task = as_task(asked)
     (prediction,) = task["predictions"]
     assert prediction["model_version"] == "round-003"
     assert prediction["score"] == 0.25
@@ -102,7 +108,7 @@ def test_guesses_are_regions_of_single_tokens_and_come_back_if_accepted():
 
 
 def test_without_a_model_there_is_no_prediction():
-    assert task_of(question())["predictions"] == []
+    assert as_task(question())["predictions"] == []
 
 
 def test_the_interface_has_every_label_once():
@@ -113,7 +119,7 @@ def test_the_interface_has_every_label_once():
     assert len({label.get("background") for label in found}) == len(labels)
     keys = [label.get("hotkey") for label in found if label.get("hotkey")]
     assert len(set(keys)) == len(keys) == 35
-    results = task_of(Question(ROUND, 0, 0, 1, 0.5, WORDS, ("O",), (0.5,)))["predictions"]
+    results = as_task(Question(ROUND, 0, 0, 1, 0.5, WORDS, ("O",), (0.5,)))["predictions"]
     assert root.find("Labels").get("name") == results[0]["result"][0]["from_name"]
     assert root.find("Labels").get("toName") == root.find("Text").get("name")
     assert {root.find("Text").get("value"), root.find("Header").get("value")} == {
@@ -126,16 +132,16 @@ def test_the_interface_has_every_label_once():
 
 
 def test_a_region_of_several_tokens_gives_each_its_label():
-    entry = full(task_of(question()), {"result": [region(4, 17, "NAME")]})
+    entry = full(as_task(question()), {"result": [region(4, 17, "NAME")]})
     answers = [Answer(0, 1, "NAME"), Answer(0, 2, "NAME"), Answer(0, 3, "NAME")]
     assert read(entry)[0] == answers
-    assert read(full(task_of(question()), {"result": [region(3, 17, "I-NP")]}))[0] == [
+    assert read(full(as_task(question()), {"result": [region(3, 17, "I-NP")]}))[0] == [
         answer._replace(label="I-NP") for answer in answers
     ]  # the space before it belongs to no token
 
 
 def test_what_nobody_labelled_is_skipped():
-    task, done = task_of(question()), {"result": [region(4, 7, "O")]}
+    task, done = as_task(question()), {"result": [region(4, 7, "O")]}
     entries = [
         full(task),
         full(task, {"result": []}),
@@ -149,7 +155,7 @@ def test_what_nobody_labelled_is_skipped():
 
 
 def test_the_declared_truth_goes_before_other_annotations():
-    task = task_of(question())
+    task = as_task(question())
     ours, theirs = ({"result": [region(4, 7, label)]} for label in ("O", "NAME"))
     assert read(full(task, ours, {**theirs, "ground_truth": True}))[0] == [Answer(0, 1, "NAME")]
     assert read(full(task, ours, ours))[0] == [Answer(0, 1, "O")]
@@ -167,7 +173,7 @@ def test_tasks_of_past_rounds_may_come_again(form):
     both = region(8, 11, "NAME")
     both["value"]["labels"].append("B-NP")
     old = exported(changed(round=2), region(4, 7, "O"), both)
-    new = exported(task_of(question()), region(12, 17, "O"))
+    new = exported(as_task(question()), region(12, 17, "O"))
     assert read(old, new, rules=rules) == ([Answer(0, 3, "O")], 1)
     for wrong in (region(4, 7, "NAME"), region(8, 11, "NAME"), region(12, 17, "O")):
         message = "an answer of round 3, .* got round 2 with .* for token [234], .*, which has "
@@ -179,7 +185,7 @@ def test_tasks_of_past_rounds_may_come_again(form):
 
 def test_other_controls_are_nothing_to_us():
     choice = {"from_name": "ok", "type": "choices", "value": {"choices": ["yes"]}}
-    assert read(full(task_of(question()), {"result": [choice, region(4, 7, "O")]}))[0] == [
+    assert read(full(as_task(question()), {"result": [choice, region(4, 7, "O")]}))[0] == [
         Answer(0, 1, "O")
     ]
 
@@ -187,18 +193,18 @@ def test_other_controls_are_nothing_to_us():
 def test_several_labels_of_a_region_are_possible_ones():
     both = region(4, 7, "O")
     both["value"]["labels"] = ["O", "NAME"]
-    assert read(full(task_of(question()), {"result": [both]}))[0] == [Answer(0, 1, ("NAME", "O"))]
+    assert read(full(as_task(question()), {"result": [both]}))[0] == [Answer(0, 1, ("NAME", "O"))]
 
 
 # ------------------------------------------------------------------------------------- refusals
 
 
 def changed(**data):
-    task = task_of(question())
+    task = as_task(question())
     return {**task, "data": {**task["data"], **data}}
 
 
-PLAIN = task_of(question())
+PLAIN = as_task(question())
 REFUSED = {
     "half a token": (PLAIN, [region(5, 7, "O", "ld")], "begin and end where tokens do, got 'ld'"),
     "over the end": (PLAIN, [region(12, 18, "O")], "begin and end where tokens do"),
@@ -240,7 +246,7 @@ def test_what_is_no_task_is_refused(entry):
 
 
 def test_annotators_who_disagree_are_refused():
-    task = task_of(question())
+    task = as_task(question())
     ours, theirs = ({"result": [region(4, 7, label)]} for label in ("O", "NAME"))
     with pytest.raises(ValueError, match="expected one label for token 2"):
         read(full(task, ours, theirs))
@@ -249,7 +255,7 @@ def test_annotators_who_disagree_are_refused():
 
 
 def test_letters_are_chunk_labels_only_among_chunk_labels():
-    entry = full(task_of(question()), {"result": [region(4, 11, "B")]})
+    entry = full(as_task(question()), {"result": [region(4, 11, "B")]})
     assert len(read(entry, rules=rules_for(WORDS, classes=["A", "B"]))[0]) == 2
     with pytest.raises(ValueError, match="a region of its own"):
         read(entry, rules=rules_for(WORDS, classes=["B", "I", "O"]))

@@ -70,7 +70,6 @@ def test_a_cutoff_that_leaves_nothing_is_refused(run, command, tmp_path):
         (["--templates", "token"], "--templates: expected nothing along with --shards"),
         (["--model", "hmm"], "--model: expected crf along with --shards, got hmm"),
         (["--unlabelled", "more.txt"], "--unlabelled: expected nothing along with --shards"),
-        (["--model-devices", "2"], "--model-devices: expected nothing along with --shards"),
     ],
 )
 def test_what_does_not_go_with_shards(run, tmp_path, changes, message):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.crf import _lbfgs, scoring_of
+from jaxseq.crf import _lbfgs, usual_scoring
 from jaxseq.text import Templates
 from tests.cli.conftest import LEXICON, TEMPLATES, TEXTS, columns_of
 
@@ -254,7 +254,7 @@ def test_a_choice_is_not_made_twice(command, run, succeed, fits, choices, tmp_pa
 
     status, _, err = run(*given, "--l2", 3)
     assert status == 2
-    assert "kept.entropy-weight: expected notes of this very job" in err
+    assert "kept.entropy-weight: expected a checkpoint of this very search" in err
 
     report = json.loads(succeed(*given))
     assert len(choices) == 1
@@ -278,4 +278,4 @@ def test_a_choice_is_not_made_twice(command, run, succeed, fits, choices, tmp_pa
     ],
 )
 def test_scoring_by_the_look_of_the_labels(labels, scoring):
-    assert scoring_of(labels) == scoring
+    assert usual_scoring(labels) == scoring

@@ -17,8 +17,8 @@ from jaxseq.constraints import (
     Order,
     Penalised,
     StartsWith,
-    Tokens,
     TransitionsOnlyOn,
+    Words,
     WordsImply,
     bind_constraints,
 )
@@ -26,7 +26,7 @@ from jaxseq.lattice import Chain
 from tests.constraints import plain
 
 WORDS = ("Pages", "3", ".", "and")
-MARKED = Tokens(["pages"], r"[.,]")
+MARKED = Words(["pages"], r"[.,]")
 MARKS = {"Pages": True, "3": False, ".": True, "and": False}
 
 LABELS = {"plain": ["A", "B", "C", "O"], "iob2": ["B-X", "I-X", "B-Y", "I-Y", "O"]}

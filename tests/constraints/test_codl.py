@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 import jaxseq
-from jaxseq.constraints import AtMostOnce, Penalised, StartsWith, Tokens, WordsImply
+from jaxseq.constraints import AtMostOnce, Penalised, StartsWith, Words, WordsImply
 from jaxseq.hmm import HMM, Smoothing, expected_counts, word_corpus
 from tests.hmm.toys import MORE, X, Y, saved_bytes, tagger
 
@@ -201,7 +201,7 @@ def citations(rng, count):
 
 def test_constraints_teach_what_labels_alone_do_not():
     seeds = [(TITLES[:3], ["T"]), (NAMES[:3], ["N"])]
-    rules = [AtMostOnce(), StartsWith(["N"]), *(WordsImply(Tokens(w), y) for w, y in seeds)]
+    rules = [AtMostOnce(), StartsWith(["N"]), *(WordsImply(Words(w), y) for w, y in seeds)]
     scores = []
     for seed in range(3):
         rng = np.random.default_rng(seed)

@@ -9,9 +9,16 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import jaxseq
-from jaxseq.constraints import AtMostOnce, MustAppear, Penalised, StartsWith, bind_constraints
-from jaxseq.constraints._codl import CRFLearner, HMMLearner
-from jaxseq.taggers import ConstraintWarning
+from jaxseq.constraints import (
+    AtMostOnce,
+    ConstraintWarning,
+    CRFLearner,
+    HMMLearner,
+    MustAppear,
+    Penalised,
+    StartsWith,
+    bind_constraints,
+)
 from tests.constraints.test_codl import CONSTRAINTS, U, codl, crf_tagger, learnt
 from tests.hmm.toys import X, Y, saved_bytes, tagger
 
@@ -89,9 +96,9 @@ def test_notes_of_another_job_are_refused(interrupt, tmp_path):
         {"learn_with_constraints": False},
     ]
     for other in others:
-        with pytest.raises(ValueError, match="expected notes of this very job"):
+        with pytest.raises(ValueError, match="expected a checkpoint of this very search"):
             codl(checkpoint=file).set_params(**other).fit(X, Y, unlabelled=U)
-    with pytest.raises(ValueError, match="expected notes of this very job"):
+    with pytest.raises(ValueError, match="expected a checkpoint of this very search"):
         codl(checkpoint=file).fit(X, Y, unlabelled=U[1:])
     assert file.read_bytes() == before
 

@@ -15,14 +15,14 @@ from sklearn.exceptions import NotFittedError
 import jaxseq
 from jaxseq.constraints import (
     AtMostOnce,
+    ConstraintWarning,
     MustAppear,
     Penalised,
     StartsWith,
-    Tokens,
+    Words,
     WordsImply,
     bind_constraints,
 )
-from jaxseq.taggers import ConstraintWarning
 from jaxseq.text import Templates
 from tests.hmm.toys import MORE, WORDS, X, Y, tagger
 from tests.taggers.toys import log_sum, path_scores
@@ -35,7 +35,7 @@ def rules(again=1.5, first=0.7, words=math.inf):
     return [
         Penalised(AtMostOnce(), again),
         Penalised(StartsWith(["A", "B"]), first),
-        Penalised(WordsImply(Tokens(["w"]), ["B", "C"]), words, "words"),
+        Penalised(WordsImply(Words(["w"]), ["B", "C"]), words, "words"),
     ]
 
 
@@ -80,7 +80,7 @@ def all_scores(one, words):
             score += sum(math.log(theta.emission[pair]) for pair in zip(numbers, path))
             scores.append(score)
     else:
-        tokens = one._features([words])
+        tokens = one._scored([words]).features
         names = one.extractor_.attribute_names()
         given_ = [{names[i]: 1.0 for i in row if i >= 0} for row in tokens.ids]
         pairs = None
@@ -195,7 +195,7 @@ def test_attributes_of_pairs_count(of_pairs, words):
 
 def test_groups_of_sentences_are_as_all_at_once(of_pairs, monkeypatch):
     wanted = of_pairs.predict_k_best(X + MORE + [[]], 4, constraints=rules())
-    monkeypatch.setattr("jaxseq.taggers._decoding.MOST_NUMBERS", 4 * 9)
+    monkeypatch.setattr("jaxseq.constraints._decoding.MOST_NUMBERS", 4 * 9)
     assert of_pairs.predict_k_best(X + MORE + [[]], 4, constraints=rules()) == wanted
 
 

@@ -86,7 +86,7 @@ def test_fractions_are_refused_everywhere():
     [
         ((Less(), ["a"], [0]), "constraint: expected 0 violations or more, got -1"),
         ((Scalar(), ["a"], [0]), "observe: expected arrays with a row for each token"),
-        ((AtMostOnce(), ["a", "b"], ["X"]), "y: expected 2 labels, one a token, got 1"),
+        ((AtMostOnce(), ["a", "b"], ["X"]), "y: expected 2 labels, one per token, got 1"),
         ((Never(), ["a"], [-3]), "y: expected numbers of labels, 0 or more, got -3"),
         ((AtMostOnce(), ["a", "b"], [3, 7]), "labels: expected the names of the labels"),
     ],
@@ -124,7 +124,7 @@ def test_a_narrow_beam_does_not_run_into_a_dead_end():
 
 
 def test_names_are_no_reason_to_compile_anew():
-    from jaxseq.constraints import _search as _corpus
+    from jaxseq.constraints import _corpus
 
     nodes, edges = np.zeros((5, 2), np.float32), np.zeros((2, 2), np.float32)
     for name in ("one", "other"):

@@ -19,7 +19,7 @@ from jaxseq.constraints import (
     MustAppear,
     Penalised,
     StartsWith,
-    Tokens,
+    Words,
     WordsImply,
     bind_constraints,
     corpus_violations,
@@ -31,7 +31,7 @@ RULES = [
     AtMostOnce(),
     StartsWith(["A"]),
     MustAppear(["B"]),
-    WordsImply(Tokens(["u"]), ["A"]),
+    WordsImply(Words(["u"]), ["A"]),
     EndsWith(["B"]),
 ]
 
@@ -151,7 +151,7 @@ def test_constraints_of_ones_own():
     ("arguments", "said"),
     [
         ((RULES, [["u"]], [["A"], ["B"]]), "y: expected labels for 1 sentences, got 2"),
-        ((RULES, [["u", "v"]], [["A"]]), r"y\[0\]: expected 2 labels, one a token, got 1"),
+        ((RULES, [["u", "v"]], [["A"]]), r"y\[0\]: expected 2 labels, one per token, got 1"),
         ((RULES, [["u"]], [[None]]), r"y\[0\]\[0\]: expected a label, got None"),
         ((RULES, [["u"]], ["A"]), r"y\[0\]: expected a list of labels, got 'A'"),
         ((RULES, [["u"], ["v"]], [["A"], ["C"]]), r"y\[1\]\[0\]: expected one of A, B, got 'C'"),

@@ -19,8 +19,8 @@ from jaxseq.constraints import (
     Order,
     Penalised,
     StartsWith,
-    Tokens,
     TransitionsOnlyOn,
+    Words,
     WordsImply,
     bind_constraints,
     count_violations,
@@ -135,9 +135,9 @@ def test_a_constraint_of_ones_own(path):
 def test_tokens():
     words = ["PAGES", "p.", "3", ".", ",,", "page"]
     assert MARKED.marks(words).tolist() == [True, False, False, True, False, False]
-    assert [word in Tokens(["Pages"], ignore_case=False) for word in words] == [False] * 6
-    assert Tokens(pattern="[a-z]+").marks(["AB", "a1"]).tolist() == [True, False]
-    column = Tokens(["N"], column="pos")
+    assert [word in Words(["Pages"], ignore_case=False) for word in words] == [False] * 6
+    assert Words(pattern="[a-z]+").marks(["AB", "a1"]).tolist() == [True, False]
+    column = Words(["N"], column="pos")
     assert column.marks({"word": ["a", "b"], "pos": ["N", "V"]}).tolist() == [True, False]
     assert column.marks([]).shape == (0,)
     default = TransitionsOnlyOn().tokens
@@ -146,8 +146,8 @@ def test_tokens():
 
 
 REFUSED = {
-    "tokens": (lambda: Tokens(), "expected at least one word or a pattern, got neither"),
-    "pattern": (lambda: Tokens(pattern="("), r"pattern: expected a regular expression, got '\('"),
+    "tokens": (lambda: Words(), "expected at least one word or a pattern, got neither"),
+    "pattern": (lambda: Words(pattern="("), r"pattern: expected a regular expression, got '\('"),
     "low": (lambda: FieldLength(at_least=0), "at_least: expected a whole number, 1 or more, got 0"),
     "high": (lambda: Count(["A"], 2, 1), "at_most: expected 2 or more, as at_least says, got 1"),
     "label": (lambda: bound(StartsWith(["D"])), r"rules\[0\]: labels: expected one of A, B, got"),
@@ -156,7 +156,7 @@ REFUSED = {
     "penalty": (lambda: bound(Penalised(AtMostOnce(), -1.0)), r"rules\[0\]: penalty: expected a"),
     "NaN": (lambda: bound(Penalised(AtMostOnce(), float("nan"))), "penalty: expected a number"),
     "none": (lambda: bind_constraints([AtMostOnce()], ["A"]), "penalty: expected one, of the rule"),
-    "length": (lambda: alone(WordsImply(MARKED, ["A"]), "A"), "y: expected 2 labels, one a token"),
+    "length": (lambda: alone(WordsImply(MARKED, ["A"]), "A"), "y: expected 2 labels, one per token"),
     "unknown": (lambda: alone(AtMostOnce(), "AD"), r"y\[1\]: expected one of A, B, got 'D'"),
     "sentence": (
         lambda: violations(OnlyOn(["A"], MARKED), "Pages", "A"),

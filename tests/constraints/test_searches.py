@@ -125,7 +125,7 @@ def test_a_wide_beam_is_viterbi_where_constraints_are_local(problem):
     count = int((np.asarray(scores) > -np.inf).sum())
     assert found.paths[:count].tolist() == paths[:count].tolist()
     assert found.scores.tolist() == pytest.approx(scores.tolist())
-    assert (folded.rest, folded.hard_nodes, folded.hard_edges) == ((), None, None)
+    assert (folded.stateful, folded.hard_nodes, folded.hard_edges) == ((), None, None)
     counters = problem.counters(LOCAL)
     for path in itertools.islice(itertools.product(range(3), repeat=problem.length), 10):
         _, expected = plain.judge(problem.nodes, problem.edges, path, counters)

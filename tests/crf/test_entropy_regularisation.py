@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxseq.crf import Legal, Objective, entropy_regularised_gradient, entropy_regularised_loss
-from jaxseq.crf._data import BY_ROW
+from jaxseq.crf._score_gradient import BY_ROW
 from tests.crf import enumerated
 from tests.crf.enumerated import ATTRIBUTES, LABELS, draw_corpus
 from tests.crf.test_entropy_term import RICH, entropy_and_gradient

@@ -163,7 +163,7 @@ def test_notes_of_another_job_are_refused(tmp_path):
         {"tagger": Known(l2=3.0)},
     ]
     for other in others:
-        with pytest.raises(ValueError, match="notes: expected notes of this very job"):
+        with pytest.raises(ValueError, match="notes: expected a checkpoint of this very search"):
             choose(**{"weights": (0.0, 1.0), **other}, checkpoint=file)
         assert file.read_bytes() == before
 
@@ -180,7 +180,7 @@ def test_notes_of_another_job_are_refused(tmp_path):
         ({"weights": "12"}, "weights: expected numbers to choose from, got '12'"),
         ({"folds": 1}, "folds: expected a finite number, 2 or more"),
         ({"folds": 2.0}, "folds: expected a whole number"),
-        ({"folds": 9}, "folds: expected at most one a sentence, 8, got 9"),
+        ({"folds": 9}, "folds: expected at most one per sentence, 8, got 9"),
         ({"seed": -1}, "seed: expected a finite number, 0 or more"),
         ({"scoring": "f2"}, r"scoring: expected one of \['span_f1', 'accuracy'\] or a function"),
         ({"scoring": ["accuracy"]}, "scoring: expected one of"),

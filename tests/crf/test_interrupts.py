@@ -8,8 +8,9 @@ import threading
 import pytest
 
 import jaxseq
+from jaxseq._io import Stages
 from jaxseq._runtime import interrupts_deferred
-from jaxseq.crf import Keeper, _lbfgs
+from jaxseq.crf import _lbfgs
 
 X = [["a", "b", "a"], ["b", "c"], ["c", "a", "b", "b"]]
 Y = [["P", "Q", "P"], ["Q", "R"], ["R", "P", "Q", "Q"]]
@@ -111,13 +112,13 @@ def test_a_state_without_memory_does_not_replace_one_on_disk(monkeypatch, tmp_pa
 
 def test_mini_batches_keep_every_epoch(monkeypatch, tmp_path):
     file, seen = tmp_path / "search", []
-    ordinary = Keeper.keep
+    ordinary = Stages.keep
 
-    def keep(keeper, state, *where):
-        ordinary(keeper, state, *where)
+    def keep(stages, number, state, before):
+        ordinary(stages, number, state, before)
         seen.append(state.iteration)
 
-    monkeypatch.setattr(Keeper, "keep", keep)
+    monkeypatch.setattr(Stages, "keep", keep)
     tagger(algorithm="sgd", epochs=3, checkpoint=file).fit(X, Y)
     assert seen == [1, 2]
     assert not file.exists()  # the search is over

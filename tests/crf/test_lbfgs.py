@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxseq import Outcome
 from jaxseq._io import load_checkpoint, save_checkpoint
 from jaxseq.crf import Settings, State, begin_search, minimise
 from tests.crf.problems import (

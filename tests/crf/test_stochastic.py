@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from jaxseq import Outcome
 from jaxseq.crf import StochasticSettings, descend
 from tests.crf.problems import (
     COLUMNS,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import optax
 import pytest
 
-from jaxseq._io import read_about
-from jaxseq.crf import Objective, _resume
+from jaxseq._io import Stages
+from jaxseq.crf import Objective
 from jaxseq.crf import _search as _fit
 from tests.crf.semi_toys import (
     MANY,
@@ -24,7 +25,7 @@ from tests.crf.semi_toys import (
     tagger,
     with_unlabelled,
 )
-from tests.crf.test_checkpoint import saved_bytes
+from tests.crf.test_checkpoint import notes_in, saved_bytes
 
 # ------------------------------------------------------------------------------------- schedules
 
@@ -109,19 +110,22 @@ def press_after(monkeypatch):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def press(iteration: int, error: type[BaseException] | None = None) -> None:
-        ordinary = _fit.Watching
+        ordinary = _fit.progress_bar
 
-        def watching(tick, pressed):
-            def ticking(done, value):
-                tick(done, value)
-                if done == iteration:
-                    if error is not None:
-                        raise error
-                    signal.raise_signal(signal.SIGINT)
+        @contextmanager
+        def bar(*arguments):
+            with ordinary(*arguments) as tick:
 
-            return ordinary(ticking, pressed)
+                def ticking(done, value):
+                    tick(done, value)
+                    if done == iteration:
+                        if error is not None:
+                            raise error
+                        signal.raise_signal(signal.SIGINT)
 
-        monkeypatch.setattr(_fit, "Watching", watching)
+                yield ticking
+
+        monkeypatch.setattr(_fit, "progress_bar", bar)
 
     yield press
     signal.signal(signal.SIGINT, before)
@@ -153,7 +157,7 @@ def test_an_iteration_cut_short_goes_on_from_the_last_kept(
     press_after(moment, KeyboardInterrupt)
     kept("lbfgs", checkpoint=file).fit(**given("lbfgs"))
     monkeypatch.undo()
-    assert str(read_about(file)).endswith(f"stage {stage}")
+    assert notes_in(file)["stage"] == stage
     resumed = kept("lbfgs", checkpoint=file).fit(**given("lbfgs"))
     models_agree(resumed, uninterrupted("lbfgs"), 0.0)
 
@@ -184,13 +188,13 @@ def test_a_search_that_is_over_leaves_no_checkpoint(tmp_path):
 
 def test_a_process_killed_between_two_stages_loses_no_stage(tmp_path, monkeypatch):
     """γ changes every ten iterations, fewer than between two checkpoints."""
-    file, ordinary, kept_files = tmp_path / "search", _resume.Keeper.finish, []
+    file, ordinary, kept_files = tmp_path / "search", Stages.finish, []
 
-    def finish(keeper, *arguments):
-        ordinary(keeper, *arguments)
+    def finish(stages, *arguments, **over):
+        ordinary(stages, *arguments, **over)
         kept_files.append(file.read_bytes() if file.exists() else b"")
 
-    monkeypatch.setattr(_resume.Keeper, "finish", finish)
+    monkeypatch.setattr(Stages, "finish", finish)
     often = {"checkpoint": file, "checkpoint_every": 1000}
     whole = kept("schedule", **often).fit(**given("schedule"))
     monkeypatch.undo()

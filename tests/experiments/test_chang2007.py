@@ -22,10 +22,10 @@ from experiments.bench import _python_beam as plain
 from experiments.bench import codl
 from experiments.chang2007 import run
 from experiments.chang2007._analysis import analysis
-from experiments.chang2007._domains import DOMAINS, Parts, rules_about, rules_of
+from experiments.chang2007._domains import DOMAINS, Parts, read_rules, rules_about
 from experiments.chang2007._evidence import evidence, meetings, violation_counts
 from experiments.chang2007._methods import INFERENCE, METHODS, PLAIN, Search, Task
-from experiments.chang2007._settings import BASES, CHANGES, setting_of
+from experiments.chang2007._settings import BASES, CHANGES, find_setting
 from experiments.chang2007._summary import Scores, by_size, gain, mcnemar_counts
 from experiments.chang2007.report import report
 from experiments.data import Data, Source
@@ -104,17 +104,17 @@ def test_rules_of_citations_count_as_by_hand(data):
     ]
     both = sentences + wrong
     expected = [_broken_by_hand(one["word"], one["label"]) for one in both]
-    found = violation_counts(rules_of("citations"), both)
+    found = violation_counts(read_rules("citations"), both)
     assert found.tolist() == expected
     assert found[12:].sum() > found[:12].sum()
-    told = evidence(rules_of("citations"), both)
+    told = evidence(read_rules("citations"), both)
     assert [one["violations"] for one in told["rules"]] == np.sum(expected, 0).tolist()
     assert told["without_any"] == sum(not any(row) for row in expected)
 
 
 def test_both_lists_are_those_of_the_paper():
     for domain, count, probability in (("citations", 11, 1e-4), ("ads", 13, 0.1)):
-        rules = rules_of(domain)
+        rules = read_rules(domain)
         assert len(rules) == count
         assert all(one.penalty == pytest.approx(-math.log(probability)) for one in rules)
         numbers = [int(str(one.name).split()[0]) for one in rules]
@@ -124,14 +124,14 @@ def test_both_lists_are_those_of_the_paper():
 def test_every_label_of_the_rules_is_a_field(data):
     for domain, split in (("citations", "labelled"), ("ads", "train")):
         fields = {label for one in data.corpus(domain, split, 100) for label in one["label"]}
-        named = {n for one in rules_of(domain) for n in getattr(one.rule, "labels", None) or ()}
+        named = {n for one in read_rules(domain) for n in getattr(one.rule, "labels", None) or ()}
         assert named <= fields
 
 
 @given(st.sets(st.sampled_from(["author", "editor", "journal", "title", "pages"])))
 def test_rules_lose_unknown_labels_only(known):
-    kept = {one.name: one.rule for one in rules_about(rules_of("citations"), known)}
-    for one in rules_of("citations"):
+    kept = {one.name: one.rule for one in rules_about(read_rules("citations"), known)}
+    for one in read_rules("citations"):
         named = getattr(one.rule, "labels", None)
         left = None if named is None else [label for label in named if label in known]
         if left == []:
@@ -172,23 +172,23 @@ def test_draws_are_disjoint_and_grow(data, domain):
 
 def test_settings_change_what_they_say():
     one = Sentence({"word": ["Vol", "12"], "label": ["X", "Y"]})
-    assert setting_of("citations", "lower case, digits").read([one])[0]["form"] == ("vol", "00")
-    read = setting_of("citations").read([one])[0]
+    assert find_setting("citations", "lower case, digits").read([one])[0]["form"] == ("vol", "00")
+    read = find_setting("citations").read([one])[0]
     assert read["form"] == ("vol", "12")
     assert (read["word"], read["label"]) == (one["word"], one["label"])
-    tagger = setting_of("ads", "cut-off 10").tagger(["A"])
+    tagger = find_setting("ads", "cut-off 10").tagger(["A"])
     assert (tagger.unknown_below, tagger.vocabulary, tagger.column) == (10, "all", "form")
-    moved = setting_of("ads", "either side").rules(rules_of("ads"))
+    moved = find_setting("ads", "either side").rules(read_rules("ads"))
     assert getattr(moved[0].rule, "side", None) == "either"
-    assert moved[1:] == list(rules_of("ads"))[1:]
+    assert moved[1:] == list(read_rules("ads"))[1:]
     for domain, base in BASES.items():
-        assert setting_of(domain) == base
-        assert all(setting_of(domain, name) for name in CHANGES)
+        assert find_setting(domain) == base
+        assert all(find_setting(domain, name) for name in CHANGES)
 
 
 def test_constraints_correct_a_label(data):
     sets = Parts(data, "citations", 4, 10).draw(0, 30, 5)
-    task = Task(sets, setting_of("citations"), rules_of("citations"), Search(2, 50, 0.1, 1))
+    task = Task(sets, find_setting("citations"), read_rules("citations"), Search(2, 50, 0.1, 1))
     labels = task.labellings(task.train("sup"))
     broken = {
         how: sum(sum(_broken_by_hand(one["word"], y)) for one, y in zip(task.test, found))

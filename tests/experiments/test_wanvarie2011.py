@@ -33,7 +33,7 @@ from experiments.wanvarie2011._summary import (
 )
 from experiments.wanvarie2011._task import Judge, Part, read_part
 from experiments.wanvarie2011.report import report
-from jaxseq.active import Groups, Sequences, Spans, Tokens
+from jaxseq.active import GroupQueries, SequenceQueries, SpanQueries, TokenQueries
 from jaxseq.active import _learner as _active_round
 
 FOLDER = discover()["wanvarie2011"].folder
@@ -81,19 +81,19 @@ def _result(results, row):
 @pytest.mark.parametrize(
     ("name", "strategy"),
     [
-        ("Partial δ=.90", Tokens(None, 0.9)),
-        ("Proposed δ=.60", Tokens(500, 0.6)),
-        ("Proposed δ=.90", Tokens(500, 0.9)),
-        ("Proposed δ=.90 each=1", Tokens(500, 0.9, 1)),
-        ("Proposed δ=.99 q=50", Tokens(50, 0.99)),
-        ("Proposed each=2", Tokens(500, 0.99, 2)),
-        ("Proposed each=1 forms=3 q=100 l2=1 most=4.73", Tokens(100, 0.99, 1, 3)),
-        ("Groups δ=.999 each=1", Groups("lower(word[0])|pos[-1]|pos[1]", 500, 0.999, 1)),
-        ("Spans δ=.90 width=2", Spans(2, 500, 0.9)),
-        ("FuSAL", Sequences(500, ask="all")),
-        ("Bootstrap", Sequences(500, ask="none", keep_sure="model")),
-        ("Tomanek09", Sequences(500, ask="unsure", keep_sure="model")),
-        ("Wanvarie10 q=7", Sequences(7, ask="unsure", keep_sure="open")),
+        ("Partial δ=.90", TokenQueries(None, 0.9)),
+        ("Proposed δ=.60", TokenQueries(500, 0.6)),
+        ("Proposed δ=.90", TokenQueries(500, 0.9)),
+        ("Proposed δ=.90 each=1", TokenQueries(500, 0.9, 1)),
+        ("Proposed δ=.99 q=50", TokenQueries(50, 0.99)),
+        ("Proposed each=2", TokenQueries(500, 0.99, 2)),
+        ("Proposed each=1 forms=3 q=100 l2=1 most=4.73", TokenQueries(100, 0.99, 1, 3)),
+        ("Groups δ=.999 each=1", GroupQueries("lower(word[0])|pos[-1]|pos[1]", 500, 0.999, 1)),
+        ("Spans δ=.90 width=2", SpanQueries(2, 500, 0.9)),
+        ("FuSAL", SequenceQueries(500, ask="all")),
+        ("Bootstrap", SequenceQueries(500, ask="none", keep_sure="model")),
+        ("Tomanek09", SequenceQueries(500, ask="unsure", keep_sure="model")),
+        ("Wanvarie10 q=7", SequenceQueries(7, ask="unsure", keep_sure="open")),
     ],
 )
 def test_rows_are_those_of_the_paper(name, strategy):
@@ -113,15 +113,15 @@ def test_the_row_with_our_limit_stands_beside_the_published_one():
 
 def test_a_row_may_have_its_own_penalty_start_and_budget(config, data):
     row = row_named("Proposed initial=3 l2=2 most=50", config.usual)
-    task = run.task_of(config, "np", data, row.l2)
-    learner = run.learner_of(config, row, task)
+    task = run.make_task(config, "np", data, row.l2)
+    learner = run.make_learner(config, row, task)
     assert (task.l2, learner.estimator.l2, learner.initial) == (2, 2, 3)
     assert learner.budget == task.pool.tokens // 2
-    plain = run.learner_of(config, row_named("Proposed", config.usual), task)
+    plain = run.make_learner(config, row_named("Proposed", config.usual), task)
     assert (plain.initial, plain.budget, plain.between) == (config.initial, None, None)
-    short = run.learner_of(config, row_named("Proposed between=7", config.usual), task)
+    short = run.make_learner(config, row_named("Proposed between=7", config.usual), task)
     assert short.between == 7
-    assert run.task_of(config, "np", data).l2 == config.l2["np"]
+    assert run.make_task(config, "np", data).l2 == config.l2["np"]
 
 
 def test_a_row_is_compared_with_the_sup_of_its_last_tagger(config, data):
@@ -135,11 +135,11 @@ def test_a_row_is_compared_with_the_sup_of_its_last_tagger(config, data):
     assert last["asking"]["f1"] == plain["f1"]  # the same tagger has asked
     assert [one["f1"] for one in last["rounds"][:-1]] == [one["f1"] for one in plain["rounds"][:-1]]
     assert not any("asking" in one for one in last["rounds"][:-1])
-    sup = run.sup_of(run.task_of(config, "np", data, 0.001))[0]
-    judge = Judge(run.task_of(config, "np", data), sup)
+    sup = run.train_sup(run.make_task(config, "np", data, 0.001))[0]
+    judge = Judge(run.make_task(config, "np", data), sup)
     row = row_named("Proposed l2=1", config.usual)
-    task = run.task_of(config, "np", data, 1.0)
-    learner = run.learner_of(config, row, task)
+    task = run.make_task(config, "np", data, 1.0)
+    learner = run.make_learner(config, row, task)
     Loop(learner, task.pool, lambda tagger: {}).run()
     assert {name: last[name] for name in ("f1", "only_sup", "only_ours")}.items() <= judge(
         learner.refit(l2=0.001)
@@ -242,7 +242,7 @@ def test_only_noun_phrases_are_left(data):
 
 
 def test_scores_are_those_counted_by_hand(config, data):
-    task = run.task_of(config, "np", data)
+    task = run.make_task(config, "np", data)
     gold = task.test.labels
     sup = [["O", *labels[1:]] for labels in gold]  # wrong only where a sentence begins with B-NP
 
@@ -260,9 +260,9 @@ def test_scores_are_those_counted_by_hand(config, data):
 
 
 def _loop(config, data, folder=None, row="Proposed δ=.90"):
-    task = run.task_of(config, "np", data)
+    task = run.make_task(config, "np", data)
     asked = row_named(row, config.usual)
-    learner = run.learner_of(config, asked, task)
+    learner = run.make_learner(config, asked, task)
     score = lambda tagger: {"loss": float(tagger.loss_)}  # noqa: E731
     return Loop(learner, task.pool, score, folder, asked.last_l2)
 
@@ -274,7 +274,7 @@ def test_rounds_say_what_was_asked(config, data, row):
     rounds = loop.run(lambda one, learner: learners.append(learner.status().round))
     assert learners == [1, 2, 3]
     assert [one["round"] for one in rounds] == [1, 2, 3]
-    pool = run.task_of(config, "np", data).pool
+    pool = run.make_task(config, "np", data).pool
     initial = sum(sorted(map(len, pool.labels))[-config.initial :])
     assert [one["labelled_tokens"] for one in rounds] == [initial, initial + 9, initial + 18]
     assert [one["stop"] for one in rounds] == [False, False, True]
@@ -377,7 +377,7 @@ def test_cells_measure_what_they_say(config, results):
 
 
 def test_pointwise_has_no_transitions(config, data):
-    task = run.task_of(config, "np", data)
+    task = run.make_task(config, "np", data)
     assert np.abs(np.asarray(task.supervised(transitions=False).model_.transitions)).max() == 0
     assert np.abs(np.asarray(task.supervised().model_.transitions)).max() > 0
 
@@ -640,7 +640,7 @@ def test_bench_judges_random_starts_by_their_median_run(config, data, capsys, mo
     assert len({rounds[-1]["objective"] for rounds in every}) > 1  # they differ by their starts
     assert all(("asking" in rounds[-1]) is bool(last) for rounds in every)
     assert median["measured_on"].get("l2_of_last") == (0.1 if last else None)
-    sup = run.sup_of(run.task_of(config, "np", data, 0.1 if last else 0.3))[1]
+    sup = run.train_sup(run.make_task(config, "np", data, 0.1 if last else 0.3))[1]
     assert median["measured_on"]["f1_of_sup"] == round(sup["f1"], 2)
 
 

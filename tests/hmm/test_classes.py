@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.constraints import Penalised, Tokens, WordsImply
+from jaxseq.constraints import Penalised, Words, WordsImply
 
 X, Y = [["the", "dog", "barks"], ["a", "dog"]], [["D", "N", "V"], ["D", "N"]]
 EVERY = ["V", "N", "D", "P"]
@@ -30,7 +30,7 @@ def test_all_seen_labels_are_the_same_as_none():
 
 
 def test_rules_may_speak_of_an_unseen_label():
-    rules = [Penalised(WordsImply(Tokens(["barks"]), ["P"]), 50.0)]
+    rules = [Penalised(WordsImply(Words(["barks"]), ["P"]), 50.0)]
     tagger = jaxseq.HMMTagger(unknown_below=1, classes=EVERY).fit(X, Y)
     assert tagger.predict([["the", "dog", "barks"]], constraints=rules)[0][2] == "P"
     found = jaxseq.CoDL(tagger, rules, k=1, cycles=1, progress=False)

@@ -13,8 +13,15 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jaxseq.constraints import AtMostOnce, CoDL, Penalised, StartsWith, Tokens, WordsImply
-from jaxseq.constraints._codl import HMMLearner
+from jaxseq.constraints import (
+    AtMostOnce,
+    CoDL,
+    HMMLearner,
+    Penalised,
+    StartsWith,
+    Words,
+    WordsImply,
+)
 from jaxseq.hmm import HMM, EMOperator, HMMTagger, _em, em, word_corpus
 from jaxseq.parallel import join_processes, leave_processes, make_mesh
 from tests.parallel import problems
@@ -154,7 +161,7 @@ def learn(way, own=None, others=None, mesh=None, **settings):
     given = {} if own is None else {"sentence_numbers": list(own), "mesh": mesh}
     own = range(len(X)) if own is None else own
     others = range(len(unlabelled)) if others is None else others
-    rules = [Penalised(AtMostOnce(), 0.7), Penalised(WordsImply(Tokens(["w3", "w12"]), ["B"]), 1.3)]
+    rules = [Penalised(AtMostOnce(), 0.7), Penalised(WordsImply(Words(["w3", "w12"]), ["B"]), 1.3)]
     usual = {"k": 3, "cycles": 3, "progress": False, **CODL[way]}
     learner = CoDL(HMMTagger(**SETTINGS), rules, **{**usual, **settings})
     given["unlabelled"] = [unlabelled[q] for q in others]

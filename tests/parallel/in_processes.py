@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxseq.constraints import CoDL
-from jaxseq.crf import CRFTagger, MeshObjective, Objective
-from jaxseq.crf import _resume as _mesh_checkpoint
+from jaxseq.crf import CRFTagger, Objective
 from jaxseq.hmm import EMOperator, Multinomials, expected_counts, word_corpus
 from jaxseq.parallel import OtherProcessError, in_words, join_processes, leave_processes, make_mesh
 from tests.limits import no_room
@@ -30,13 +29,6 @@ SETTINGS = {
     "cutoff": 2,
     "progress": False,
     "checkpoint_every": 2,
-}
-IN_BLOCKS = {
-    **SETTINGS,
-    "weights": "dense",
-    "dtype": "float64",
-    "tolerance": 0.0,
-    "checkpoint_every": 100,
 }
 
 
@@ -98,10 +90,11 @@ def together(dtype, split, index, mesh):
     features, labels, spread, point = draw_problem(dtype)
     own = range(split) if index == 0 else range(split, 17)
     part = problems.cut(features, labels, own)
-    objective = MeshObjective(problems.shards_of(*part), spread, 0.3, mesh=mesh)
+    shards = problems.shards_of(*part)
+    objective = Objective(shards, spread, 0.3, mesh=mesh)
     rest, _ = problems.cut(draw_unlabelled(), None, own)
-    regularised = objective.with_unlabelled(problems.shards_of(rest), "mann")
-    regularised.entropy_weight = ENTROPY_WEIGHT
+    others = problems.shards_of(rest)
+    regularised = Objective(shards, spread, 0.3, None, others, ENTROPY_WEIGHT, mesh=mesh)
     words, theta = draw_em(dtype)
     corpus = word_corpus([words[q] for q in own], problems.WORDS, cores=1)
     step = EMOperator(None, corpus, 1.0, mesh=mesh)(theta)
@@ -124,24 +117,6 @@ def train(index, folder, mesh):
     others = {"unlabelled": X[:5] if index == 0 else [], "entropy_weight": 0.3}
     sure = CRFTagger(**SETTINGS, max_iterations=5).fit(*own, **others, mesh=mesh)
     return {**found, "labels": labels, "sure": as_lists(sure.model_)}
-
-
-def train_in_blocks(index, folder, mesh):
-    """A tagger that stops early, one that goes on from what one process left; files written."""
-    X, y = draw_sentences(np.random.default_rng(3), 15)
-    own, names = (X[index::2], y[index::2]), []
-    ordinary = _mesh_checkpoint.write_arrays
-
-    def write(path, *arguments):
-        names.append(path.name)
-        ordinary(path, *arguments)
-
-    _mesh_checkpoint.write_arrays = write
-    with jax.enable_x64(True):
-        CRFTagger(**IN_BLOCKS, max_iterations=4, checkpoint=folder / "blocks").fit(*own, mesh=mesh)
-        again = CRFTagger(**IN_BLOCKS, max_iterations=7, checkpoint=folder / "left by one")
-        again.fit(*own, mesh=mesh)
-        return {"files": names, "loss": again.loss_, "model": as_lists(again.model_)}
 
 
 def said(run):
@@ -192,7 +167,7 @@ def other_vocabulary(index, mesh):
     if index == 1:
         spread = problems.draw_spread(np.random.default_rng(99), "dense")
     try:
-        MeshObjective(problems.shards_of(features, labels), spread, 0.3, mesh=mesh)
+        Objective(problems.shards_of(features, labels), spread, 0.3, mesh=mesh)
     except ValueError as error:
         return str(error)
     return None
@@ -214,7 +189,6 @@ def main(port, index, folder):
     told = train(index, folder, mesh)
     found["trained"], found["labels"] = told, peers.exchange(told.pop("labels"))
     found["differing"] = peers.exchange(differing(index, mesh))
-    found["in blocks"] = peers.exchange(train_in_blocks(index, folder, make_mesh(model=2)))
     found["streamed"] = peers.exchange(streamed.together(index, folder / "streamed", mesh, said))
     found["full disk"] = peers.exchange(on_a_full_disk(index, folder, mesh))
     found["refused"] = peers.exchange(refused(index, mesh))

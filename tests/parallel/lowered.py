@@ -6,13 +6,13 @@ import numpy as np
 from jax import export
 
 from jaxseq.constraints import AtMostOnce, Penalised, StartsWith, bind_constraints, search_corpus
-from jaxseq.constraints import _search as _mesh_search
+from jaxseq.constraints import _corpus as _mesh_search
 from jaxseq.crf import CRF
-from jaxseq.crf import _mesh_objective as mesh_objective
+from jaxseq.crf import _decoding as _lattices
+from jaxseq.crf import _decoding as _mesh_lattices
+from jaxseq.crf import _objective as mesh_objective
 from jaxseq.hmm import Multinomials, expected_counts, viterbi_counts
 from jaxseq.parallel import make_mesh
-from jaxseq.taggers import _decoding as _lattices
-from jaxseq.taggers import _decoding as _mesh_lattices
 from tests.parallel import problems
 
 
@@ -27,11 +27,8 @@ def wrong_with(function, *arguments):
 
 def programs():
     """For each name what is wrong with the program: nothing."""
-    for model in (1, 2):
-        for name, wrong in of_objective(make_mesh(model=model)):
-            yield f"{name}, {model}", wrong
-        for name, wrong in of_decoding(make_mesh(model=model)):
-            yield f"{name}, {model}", wrong
+    for parts in (of_objective, of_decoding):
+        yield from parts(make_mesh())
     yield "search under constraints", of_search(make_mesh())
     rng, mesh = np.random.default_rng(1), make_mesh()
     s, v = problems.LABELS, problems.WORDS
@@ -54,12 +51,12 @@ def of_objective(mesh):
     features = problems.draw_features(rng, 9)
     labels, spread = problems.draw_labels(rng, features), problems.draw_spread(rng, "dense")
     shards = problems.shards_of(features, labels, 2)
-    objective = mesh_objective.MeshObjective(shards, spread, 1.0, mesh=mesh)
+    objective = mesh_objective.Objective(shards, spread, 1.0, mesh=mesh)
     point = problems.draw_point(rng, spread, False, "float32")
-    point = objective.place_parameters(point)
-    (placed, _), *_ = objective._work
+    point = objective.place(point)
+    (placed, _), *_ = objective._executor._work
     edges, start, stop = mesh_objective._end_scores(point, None)
-    how = (placed, mesh, objective.blocks, spread.labels)
+    how = (placed, mesh, spread.labels)
 
     def scores(table, start, stop):
         return mesh_objective.mesh_scores(table, start, stop, *how)
@@ -73,13 +70,13 @@ def of_objective(mesh):
             return mesh_objective._mesh_lattices(nodes, edges, None, placed, half, mesh, derivation)
 
         yield name, wrong_with(lattices, nodes, edges)
-    tables = objective.blocks.empty_tables(np.float32, mesh)
+    tables = mesh_objective._empty_tables(spread, np.float32, mesh)
 
     def gradient(tables, by_token):
         found = mesh_objective._mesh_scatter(
-            tables, by_token, placed, mesh, objective.blocks, False
+            tables, by_token, placed, spread.attributes, mesh, False
         )
-        return mesh_objective._mesh_sum(found, objective.spread, mesh, objective.blocks)
+        return mesh_objective._mesh_sum(found, objective.spread, mesh)
 
     yield "gradient", wrong_with(gradient, tables, lattices(nodes, edges)[0])
 

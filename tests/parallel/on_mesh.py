@@ -4,8 +4,6 @@ Prints a JSON object from the name of a result to its distance (or to what was s
 float32 and float64.
 """
 
-import contextlib
-import io
 import json
 import sys
 import tempfile
@@ -17,12 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.base import clone
 
-from jaxseq.cli import main as main_of_jaxseq
 from jaxseq.constraints import AtMostOnce, CoDL, Penalised, StartsWith
 from jaxseq.crf import (
     CRFTagger,
     Legal,
-    MeshObjective,
     Objective,
     entropy_regularised_gradient,
     entropy_regularised_loss,
@@ -36,12 +32,10 @@ from jaxseq.hmm import (
     viterbi_counts,
 )
 from jaxseq.parallel import make_mesh
-from jaxseq.taggers import load
 from tests.parallel import lowered, problems, stopped, streamed
 
 CASES = {
     "dense": {"kind": "dense", "others": True, "dtype": "float32"},
-    "blocks": {"kind": "dense", "model": 2, "dtype": "float32"},
     "tied, values": {"kind": "tied", "values": True, "dtype": "float64"},
     "pairs, partial labels": {
         "kind": "observed",
@@ -70,18 +64,18 @@ def objectives(dtype):
             everything = jnp.ones(problems.LABELS, bool)
             legal = Legal(jnp.ones((problems.LABELS,) * 2, bool), everything, everything)
         settings = (spread, 0.3, legal)
-        alone, shared = [], None
+        alone = shared = None
         if case.get("others"):
             alone, shared = problems.shards_of(others), problems.shards_of(others, None, 2)
         one = Objective(problems.shards_of(features, labels), *settings, alone, 0.7)
         expected = problems.differentiate(one, point)
-        count = {"dense": 8, "blocks": 4, "tied, values": 11}.get(name, 3)
-        many = MeshObjective(
+        count = {"dense": 8, "tied, values": 11}.get(name, 3)
+        many = Objective(
             problems.shards_of(features, labels, count),
             *settings,
             shared,
             0.7,
-            mesh=make_mesh(model=case.get("model", 1)),
+            mesh=make_mesh(),
         )
         yield name, problems.distance(expected, problems.differentiate(many, point))
 
@@ -139,24 +133,15 @@ def draw_sentences(rng, count):
     return X, [["ABC"[int(word[1:]) % 3] for word in sentence] for sentence in X]
 
 
-def k_best(tagger, sentences, options, name, mesh=None):
+def k_best(tagger, sentences, options, name):
     """Labellings that differ, and how far their scores are apart."""
     found = [
         [pair for best in tagger.predict_k_best(sentences, 2, mesh=m, **options) for pair in best]
-        for m in (None, mesh or make_mesh())
+        for m in (None, make_mesh())
     ]
     (alone, scores), (shared, others) = (zip(*pairs) for pairs in found)
     yield f"k best{name} differ", sum(a != b for a, b in zip(alone, shared, strict=True))
     yield f"k best{name}", problems.distance(np.array(scores), np.array(others))
-
-
-def in_blocks(tagger, sentences, rules):
-    """Labels that differ where devices share the weights out."""
-    mesh = make_mesh(model=2)
-    for name, options in {"": {}, " under constraints": {"constraints": rules}}.items():
-        alone, shared = (tagger.predict(sentences, mesh=m, **options) for m in (None, mesh))
-        yield f"labels{name} in blocks differ", sum(a != b for a, b in zip(alone, shared))
-    yield from k_best(tagger, sentences, {}, " in blocks", mesh)
 
 
 def taggers(dtype):
@@ -182,12 +167,11 @@ def taggers(dtype):
     yield from k_best(tagger, new[:99], {"constraints": rules}, " under constraints")
     again = CRFTagger(**tagger.get_params()).fit(X, y, mesh=mesh)
     yield "training", problems.distance(tagger.model_, again.model_)
-    blocks = [
+    models = [
         CRFTagger(**{**tagger.get_params(), "weights": "dense"}).fit(X, y, mesh=m).model_
-        for m in (None, make_mesh(model=4))
+        for m in (None, mesh)
     ]
-    yield "training in blocks", problems.distance(*blocks)
-    yield from in_blocks(tagger, new[:99], rules)
+    yield "training of dense weights", problems.distance(*models)
     hmm = HMMTagger(unknown_below=1, dtype=dtype, max_iterations=3, progress=False)
     models = [
         HMMTagger(**hmm.get_params()).fit(X, y, unlabelled=new, mesh=m).model_.probabilities
@@ -202,24 +186,6 @@ def taggers(dtype):
     yield "CoDL", problems.distance(*models)
 
 
-def command_line():
-    """``--model-devices``: how far the model is from one of a single device, and its report."""
-    X, y = draw_sentences(np.random.default_rng(70), 20)
-    pairs = [[f"{w} {label}" for w, label in zip(*each)] for each in zip(X, y) if each[0]]
-    with tempfile.TemporaryDirectory() as place:
-        folder, models = Path(place), []
-        (folder / "corpus").write_text("\n\n".join("\n".join(lines) for lines in pairs) + "\n")
-        (folder / "templates").write_text("word[0]\n")
-        usual = ["train", "--train", folder / "corpus", "--templates", folder / "templates"]
-        usual += ["--weights", "dense", "--dev", folder / "corpus", "--json", "--out"]
-        for name, more in (("one", []), ("many", ["--model-devices", 2])):
-            with contextlib.redirect_stdout(io.StringIO()) as told:
-                status = main_of_jaxseq([*map(str, [*usual, folder / name, *more])])
-            models.append(load(folder / name).model_)
-        yield "status, f1", [status, json.loads(told.getvalue())["dev"]["overall"]["f1"]]
-    yield "distance", problems.distance(*models)
-
-
 def from_shards():
     """Training on shards: devices with several streams and with one, and with parts of a stream."""
     with tempfile.TemporaryDirectory() as place:
@@ -229,28 +195,6 @@ def from_shards():
             mesh = make_mesh(jax.devices()[:count])
             found = streamed.train(Path(place) / "all", 3, mesh, dtype="float64")
             yield f"3 streams on {count}", problems.distance(whole.model_, found.model_)
-
-
-def placement():
-    """Weights in blocks: how much of them and of the search's memory a device holds."""
-    from jaxseq.crf import _lbfgs
-
-    rng = np.random.default_rng(50)
-    features = problems.draw_features(rng, 9)
-    labels, spread = problems.draw_labels(rng, features), problems.draw_spread(rng, "dense")
-    mesh = make_mesh(model=4)
-    objective = MeshObjective(problems.shards_of(features, labels, 2), spread, 1.0, mesh=mesh)
-    start = objective.place_parameters(spread.zeros())
-    settings = _lbfgs.Settings(max_iterations=3)
-    state, _ = _lbfgs.minimise(objective, start, settings)
-    for name, array in {
-        "weights": state.parameters.weights,
-        "gradient": state.gradient.weights,
-        "memory": state.memory.diff_params_memory.weights,
-        "memory of gradients": state.memory.diff_updates_memory.weights,
-    }.items():
-        sizes = {shard.data.size for shard in array.addressable_shards}
-        yield f"share of the {name}", max(sizes) / array.size
 
 
 def told(pair):
@@ -267,12 +211,8 @@ def main():
         with jax.enable_x64(x64):
             parts = (objectives, counts, entropy if x64 else taggers)
             found[dtype] = dict(told(pair) for part in parts for pair in part(dtype))
-    found["command line"] = dict(told(pair) for pair in command_line())
-    found["placement"] = dict(placement())
-    found["held"] = dict(told(pair) for pair in stopped.largest_share())
     with jax.enable_x64(True):
         found["shards"] = dict(told(pair) for pair in from_shards())
-        found["rows"] = dict(told(pair) for pair in stopped.rows_of_any_blocks())
         found["gone on with"] = dict(told(pair) for pair in stopped.gone_on_with())
         # With 64-bit numbers on, since without them there is no float64 that could be noticed.
         found["lowered"] = dict(told(pair) for pair in lowered.programs())

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +21,7 @@ FLAGS = [
     "--xla_cpu_collective_call_terminate_timeout_seconds=600",
 ]
 CLOSE = {"float32": 1e-6, "float64": 1e-12}
-SEARCHES = ("training", "training in blocks", "EM")
+SEARCHES = ("training", "training of dense weights", "EM")
 """Results of many steps, each of which may round differently."""
 
 
@@ -67,65 +66,19 @@ def test_training_from_shards_agrees(found):
     assert max(found["shards"].values()) <= 1e-12
 
 
-def test_command_line_shares_weights_out(found):
-    assert found["command line"]["status, f1"] == [0, 1.0]
-    assert found["command line"]["distance"] <= 2e-3
-
-
-def test_blocks_stay_apart(found):
-    """No device ever holds all of what is cut into four."""
-    assert set(found["placement"].values()) == {0.25}
-
-
-def test_no_device_ever_holds_the_table(found):
-    """With eight blocks, and two steps remembered; before the first iteration and after each."""
-    held = found["held"]
-    assert held["looks"] >= 4
-    assert held["largest share"] < 0.5
-    assert held["largest share in prediction"] < 0.13
-
-
-def test_rows_come_back_in_other_blocks(found):
-    assert found["rows"] == {"tables tried": 48, "tables that differ": 0}
-
-
-PAIRS = ["2 to 4", "2 to 1", "2 to no mesh", "no mesh to 2", "1 to 4"]
+PAIRS = ["8 to 1", "8 to no mesh", "no mesh to 8", "1 to 8"]
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_a_search_stopped_in_some_blocks_goes_on_in_others(found, pair):
-    """To the point of one that was never stopped; and what it leaves is in its own blocks."""
+def test_a_search_stopped_on_some_devices_goes_on_with_others(found, pair):
+    """To the point of one that was never stopped; its state is in one file."""
     assert found["gone on with"][pair] <= 1e-12
-    index, *parts = found["gone on with"][f"files, {pair}"]
-    blocks = {"4": 4, "2": 2}.get(pair.split(" to ")[1], 0)
-    assert index == "search"
-    assert [name.rsplit("-", 1)[1] for name in parts] == [str(block) for block in range(blocks)]
-
-
-def test_parts_that_are_cut_or_missing_are_named(found):
-    told = found["gone on with"]
-    assert re.match(r"ValueError: \S*search\.part-\d+-1: expected a checkpoint", told["cut"])
-    assert re.match(r"ValueError: \S*search\.part-\d+-1: expected a part of", told["missing"])
-    assert "there is none" in told["missing"]
-
-
-def test_a_kill_before_the_index_leaves_the_checkpoint_before_it(found):
-    told = found["gone on with"]
-    assert told["killed"] == "OSError: killed"
-    assert told["index is as before"]
-    assert len(told["files of two"]) == 1 + 2 * 2  # the parts of both
-    assert told["after the kill"] <= 1e-12
-    assert len(told["files of one"]) == 1 + 2
-
-
-def test_a_search_that_is_over_leaves_no_parts(found):
-    """Not even those of one that was killed; files of other names stay."""
-    assert found["gone on with"]["orphans"] == ["other.part-1-0", "search.part-2"]
+    assert found["gone on with"][f"files, {pair}"] == ["search"]
 
 
 def test_programs_of_a_mesh_are_for_accelerators(found):
     """Lowered for GPUs and TPUs: without callbacks, float64 or products that are rounded."""
-    assert len(found["lowered"]) == 17
+    assert len(found["lowered"]) == 10
     assert not {name: wrong for name, wrong in found["lowered"].items() if wrong}
 
 
@@ -138,10 +91,12 @@ def test_mesh_of_other_axes_is_refused():
         check_mesh(Mesh(devices, ("batch",)))
     with pytest.raises(ValueError, match=r"expected a jax\.sharding\.Mesh, got 3"):
         check_mesh(3)
-    with pytest.raises(ValueError, match="can be divided by, got 3"):
-        make_mesh(jax.devices()[:1], model=3)
+    with pytest.raises(ValueError, match="expected the axis 'data' alone"):
+        check_mesh(Mesh(devices[:, None], ("data", "model")))
+    with pytest.raises(ValueError, match="devices: expected at least one"):
+        make_mesh([])
 
 
-def test_a_mesh_of_one_axis_is_one_of_two():
+def test_a_mesh_of_jax_will_do():
     devices = np.array(jax.devices()[:1])
     assert check_mesh(Mesh(devices, ("data",))) == make_mesh(jax.devices()[:1])

@@ -18,12 +18,10 @@ import pytest
 from hypothesis import given
 
 import jaxseq
-from jaxseq._io import read_about
 from jaxseq.cli import main
 from jaxseq.cli._train import read_training
 from jaxseq.crf import CRFTagger
-from jaxseq.parallel import OtherProcessError, Peers, find_meeting, make_mesh
-from jaxseq.parallel._launch import call_roll
+from jaxseq.parallel import OtherProcessError, Peers, find_meeting, join_processes
 from jaxseq.text import DictExtractor, SharedCorpus, TemplateExtractor
 from tests.parallel import in_processes, streamed
 from tests.parallel.on_mesh import draw_sentences
@@ -38,12 +36,15 @@ def free_port():
 
 
 def start(arguments, module="jaxseq"):
-    """A process of its own, with none of the suite's settings but those that compile quickly."""
+    """A process of its own, with none of the suite's settings but those that compile quickly.
+
+    Of a module, or of a program of several lines.
+    """
     env = {key: os.environ[key] for key in os.environ if not key.startswith(("JAX_", "XLA_"))}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")])
     env["XLA_FLAGS"] = os.environ["XLA_FLAGS"]  # of the suite, which compile quickly
     return subprocess.Popen(
-        [sys.executable, "-m", module, *map(str, arguments)],
+        [sys.executable, "-c" if "\n" in module else "-m", module, *map(str, arguments)],
         env=env,
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -77,16 +78,8 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("processes")
 
 
-def train_in_one(**settings):
-    """What `in_processes.train_in_blocks` trains, by this process on one device."""
-    X, y = draw_sentences(np.random.default_rng(3), 15)
-    tagger = CRFTagger(**{**in_processes.IN_BLOCKS, "max_iterations": 7, **settings})
-    return tagger.fit(X, y, mesh=make_mesh(jax.devices()[:1]))
-
-
 @pytest.fixture(scope="module")
 def found(folder):
-    train_in_one(max_iterations=4, checkpoint=folder / "left by one")
     shards = folder / "streamed"
     streamed.write(shards)
     with jax.enable_x64(False):
@@ -165,30 +158,13 @@ def test_a_search_that_two_left_is_gone_on_with_by_one(found, folder):
     """To where two would have come."""
     X, y = draw_sentences(np.random.default_rng(3), 15)
     kept = folder / "stopped"
-    assert read_about(kept).startswith("shared")
+    assert kept.exists()
     with jax.enable_x64(False):
         tagger = CRFTagger(**in_processes.SETTINGS, checkpoint=kept)
         tagger.fit(X, y)
     assert tagger.n_iter_ > 4
     assert tagger.loss_ == pytest.approx(found["trained"]["loss"], rel=1e-5)
     assert not kept.exists()
-
-
-def test_weights_in_blocks_go_from_two_to_one_and_from_one_to_two(found, folder):
-    """Each process writes some of the rows, and both ways lead to where one would have come."""
-    first, second = found["in blocks"]
-    assert first["files"] == ["blocks.part-1-0", "blocks", "left by one.part-1-0", "left by one"]
-    assert second["files"] == ["blocks.part-1-1", "left by one.part-1-1"]
-    whole, kept = train_in_one(), folder / "blocks"
-    gone_on = train_in_one(checkpoint=kept)
-    assert [file.name for file in folder.glob("blocks*")] == ["blocks"]  # and no parts any more
-    for loss, model in (
-        (gone_on.loss_, in_processes.as_lists(gone_on.model_)),
-        *((told["loss"], told["model"]) for told in (first, second)),
-    ):
-        assert loss == pytest.approx(whole.loss_, rel=1e-12)
-        for one, other in zip(in_processes.as_lists(whole.model_), model):
-            np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * np.abs(one).max())
 
 
 # ------------------------------------------------------------------------ shards on disk
@@ -281,8 +257,8 @@ def test_command_line_trains_from_the_shards_of_each_process(found, folder):
 
 def test_an_error_of_one_is_told_to_all(found):
     other, own = found["refused"]
-    assert own == "own ValueError: y[0]: expected 2 labels, one a token, got 1 labels"
-    assert other == "other: process 1: y[0]: expected 2 labels, one a token, got 1 labels"
+    assert own == "own ValueError: y[0]: expected 2 labels, one per token, got 1 labels"
+    assert other == "other: process 1: y[0]: expected 2 labels, one per token, got 1 labels"
 
 
 def test_a_checkpoint_that_cannot_be_written_is_told_to_all(found, folder):
@@ -373,10 +349,10 @@ def test_truncated_shard(folder):
     [(1, "KILL"), (0, "KILL"), (1, "TERM"), (0, "USR1"), (1, "STOP"), (0, "STOP")],
 )
 def test_a_killed_process_is_missed(folder, killed, how):
-    """The other ends within a minute, with a message; its checkpoint is whole.
+    """The other ends within two minutes, with a message; its checkpoint is whole.
 
     So it is where one fails by what nobody has foreseen (USR1), and says so; and where one stands
-    still (STOP) and breaks no connection.
+    still (STOP) and breaks no connection: then, and where process 0 is gone, JAX ends the other.
     """
     X, y = draw_sentences(np.random.default_rng(6), 30)
     write_corpus(folder / "long.txt", X, y)
@@ -390,8 +366,9 @@ def test_a_killed_process_is_missed(folder, killed, how):
     pair[killed].send_signal(getattr(signal, f"SIG{how}"))
     ended = time.monotonic()
     told = {1 - killed: finish([pair[1 - killed]])[0]}
-    assert time.monotonic() - ended < 60
-    pair[killed].kill()  # where it was only stopped
+    assert time.monotonic() - ended < 120
+    if how == "STOP":
+        pair[killed].kill()
     told[killed] = finish([pair[killed]])[0]
     status, _, errors = told[1 - killed]
     if how == "USR1":
@@ -400,33 +377,15 @@ def test_a_killed_process_is_missed(folder, killed, how):
     if how == "USR1" and status == 2:  # it was told, as both were keeping the checkpoint
         last = errors.splitlines()[-1]
         assert last == line.replace("process 0: ", "process 1: process 0: ")
-    else:
-        assert status == 1, errors
+    elif status == 1:  # its connection broke
         assert "another process of this run has ended or cannot be reached" in errors
         assert f"the search up to its last checkpoint is in {kept}" in errors
-    assert read_about(kept).startswith("shared")
+    else:  # the service of JAX, which is process 0's, or a heartbeat was missed
+        assert (killed, how) not in ((1, "KILL"), (1, "TERM"))
+        assert status == -signal.SIGABRT, errors
+        assert "This most likely indicates that another task died" in errors
+    assert kept.exists()
     assert not (folder / "killed").exists()
-
-
-def test_a_process_that_dies_between_roll_call_and_registration_is_missed(folder):
-    """JAX would abort with a stack trace."""
-    (folder / "few.txt").write_text("a N\nb V\n\n")
-    (folder / "word").write_text("word[0]\n")
-    arguments = ["train", "--train", folder / "few.txt", "--templates", folder / "word"]
-    port = free_port()
-    place = ["--coordinator", f"127.0.0.1:{port}", "--num-processes", 2, "--process-id", 0]
-    process = start([*arguments, "--out", folder / "early", *place])
-    for connection in call_roll("127.0.0.1", port, 2, 1, 60.0).values():
-        connection.close()
-    ended = time.monotonic()
-    [(status, output, errors)] = finish([process])
-    assert time.monotonic() - ended < 60
-    assert (status, output) == (1, "")
-    last = errors.strip().splitlines()[-1]
-    assert last == (
-        "jaxseq: error: process 0: another process of this run has ended or cannot be reached "
-        "(process 1 has closed its connection)"
-    )
 
 
 # ------------------------------------------------------------------------ without other processes
@@ -547,55 +506,49 @@ def test_a_part_without_sentences_is_one(tmp_path, monkeypatch, columns):
         assert str(error).endswith("expected at least one sentence, found none")
 
 
-def roll(*told, seconds=5.0):
-    """What processes that were told (count, index) hear of each other."""
-    port, found = free_port(), {}
-
-    def run(place, count, index):
-        try:
-            for connection in call_roll("127.0.0.1", port, count, index, seconds).values():
-                connection.close()
-            found[place] = None
-        except ValueError as error:
-            found[place] = str(error)
-
-    threads = [threading.Thread(target=run, args=(i, *pair)) for i, pair in enumerate(told)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [found[place] for place in range(len(told))]
+JOIN = """
+import sys
+from jaxseq.parallel import join_processes
+try:
+    join_processes(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), wait_seconds=float(sys.argv[4]))
+except ValueError as error:
+    sys.exit(str(error))
+"""
 
 
-def test_roll_call():
-    assert roll((3, 0), (3, 2), (3, 1)) == [None, None, None]
+def join(port, *told, seconds=30):
+    """Exit status and last line of processes that were told (count, index)."""
+    place = f"127.0.0.1:{port}"
+    pair = [start([place, *each, seconds], JOIN) for each in told]
+    return [(status, errors.splitlines()[-1]) for status, _, errors in finish(pair)]
 
 
 def test_wrong_process_count():
-    for told in roll((2, 0), (3, 1)):
-        assert told == (
-            "--num-processes: expected the same in all processes, got 2 in process 0 and 3 in "
-            "process 1"
-        )
+    wrong = "--num-processes: expected the same in all processes, got 2 in process 0 and 3 in "
+    assert join(free_port(), (2, 0), (3, 1)) == [(1, f"{wrong}process 1")] * 2
 
 
 def test_missing_process():
-    here, missing = roll((3, 0), (3, 1), seconds=1.0)
-    assert here == missing
-    assert here.startswith("--num-processes: expected 3 processes within 1 s, missing those with")
-    assert here.endswith("[2]")
+    for told in ((3, 0), (2, 1)):
+        [(status, line)] = join(free_port(), told, seconds=5)
+        assert status == 1
+        assert line.startswith(f"jaxseq: error: process {told[1]}: not all {told[0]} processes")
+        assert "have met within 5 s" in line
 
 
-def test_nobody_there():
-    [told] = roll((2, 1), seconds=0.5)
-    assert told.startswith("--coordinator: expected process 0 at 127.0.0.1:")
+def test_an_unknown_host_is_named_at_once():
+    began = time.monotonic()
+    for host in ("nobody.invalid", "nobody..invalid"):
+        with pytest.raises(ValueError, match=f"process 0's host, got '{host}': "):
+            join_processes(f"{host}:1234", 2, 1)
+    assert time.monotonic() - began < 30
 
 
 def test_port_in_use():
     with socket.create_server(("", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(ValueError, match=f"port that is free on this machine, got {port}"):
-            call_roll("127.0.0.1", port, 2, 0, 1.0)
+            join_processes(f"127.0.0.1:{port}", 2, 0)
 
 
 ASKED = {

@@ -121,10 +121,10 @@ def test_an_epoch_is_the_whole_corpus(folder):
 def test_the_order_is_of_seed_and_step_alone(folder):
     one, other = (StreamedCorpus(folder, batch_size=8, seed=seed) for seed in (3, 4))
     steps = range(3 * one.num_batches)
-    places = [one.place_of(step) for step in steps]
+    places = [one.locate(step) for step in steps]
     fresh = StreamedCorpus(folder, batch_size=8, seed=3)
-    assert [fresh.place_of(step) for step in reversed(steps)] == places[::-1]
-    assert [other.place_of(step) for step in steps] != places
+    assert [fresh.locate(step) for step in reversed(steps)] == places[::-1]
+    assert [other.locate(step) for step in steps] != places
     epochs = [places[i : i + one.num_batches] for i in range(0, len(places), one.num_batches)]
     orders = [[(place.shard, place.batch) for place in epoch] for epoch in epochs]
     assert all(sorted(order) == sorted(orders[0]) for order in orders)
@@ -151,7 +151,7 @@ def test_bad_arguments(folder):
     with pytest.raises(ValueError, match="seed: expected 0 or more, got -1"):
         StreamedCorpus(folder, seed=-1)
     with pytest.raises(ValueError, match="step: expected 0 or more, got -1"):
-        StreamedCorpus(folder).place_of(-1)
+        StreamedCorpus(folder).locate(-1)
 
 
 # ---------------------------------------------------------------------------- damaged files

@@ -78,7 +78,7 @@ def test_every_stream_is_in_most_batches(folder):
     """One with fewer batches waits at times, and not at the end of the epoch alone."""
     corpus = corpus_of(folder, 2)
     steps = range(corpus.num_batches)
-    idle = [[corpus.place_of(step, stream).batch is None for step in steps] for stream in range(2)]
+    idle = [[corpus.locate(step, stream).batch is None for step in steps] for stream in range(2)]
     assert not any(idle[0])
     assert 0 < sum(idle[1]) < len(steps) / 2
     assert not all(idle[1][-2:])
@@ -89,7 +89,7 @@ def test_steps_at_which_a_shard_begins(folder, streams):
     corpus = corpus_of(folder, streams)
     for step in range(2 * corpus.num_batches):
         now, before = (
-            [corpus.place_of(at, stream).shard for stream in range(streams)]
+            [corpus.locate(at, stream).shard for stream in range(streams)]
             for at in (step, max(step - 1, 0))
         )
         first = step % corpus.num_batches == 0

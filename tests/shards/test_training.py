@@ -10,18 +10,17 @@ import pytest
 from jaxseq.crf import (
     CRFTagger,
     EncodedLabels,
+    Plan,
     Problem,
     ShardMaker,
     entropy_regularised_gradient,
     lay_out,
     make_spread,
-    plan_of,
 )
+from jaxseq.parallel import Devices
 from jaxseq.shards import StreamedCorpus, train_from_shards, write_shards
-from jaxseq.shards import _training as _streaming_weights
-from jaxseq.shards._training import spread_of_shards
-from jaxseq.taggers import Together
-from jaxseq.text import TemplateExtractor, TokenFeatures
+from jaxseq.shards._training import spread_over_shards
+from jaxseq.text import TemplateExtractor
 
 TEMPLATES = ["word[0]", "word[-1]"]
 LABELS = ["X", "Y", "Z"]
@@ -153,11 +152,10 @@ def test_streamed_training_is_in_memory_training_in_the_same_order(folder, algor
 @pytest.mark.parametrize("weights", ["mixed", "observed", "dense", "tied"])
 @pytest.mark.parametrize("frequent", [2, 10])
 def test_weights_that_are_learnt_are_those_of_the_whole(folder, weights, frequent, monkeypatch):
-    monkeypatch.setattr(_streaming_weights, "DENSE_FROM", frequent)
-    monkeypatch.setattr("jaxseq.crf._problem.DENSE_FROM", frequent)
+    monkeypatch.setattr("jaxseq.crf._learnt_weights.DENSE_FROM", frequent)
     corpus = StreamedCorpus(folder)
-    plan = plan_of(tagger_of(weights=weights))
-    found = spread_of_shards(corpus, plan, True, None, Together.alone())
+    plan = Plan.from_tagger(tagger_of(weights=weights))
+    found = spread_over_shards(corpus, plan, True, None, Devices.alone())
     expected = make_spread(in_memory_parts(150)[1], weights)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other))

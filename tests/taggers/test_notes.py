@@ -60,7 +60,7 @@ def test_notes_of_another_job_are_refused(tmp_path):
     file = tmp_path / "notes"
     Notes(file, ["job", [["a"]]]).save(1)
     for other in (["job"], ["job", [["b"]]], ["job", ["a"]], ["job", [["a"]], None]):
-        with pytest.raises(ValueError, match="notes: expected notes of this very job"):
+        with pytest.raises(ValueError, match="notes: expected a checkpoint of this very search"):
             Notes(file, other).load()
 
 
@@ -81,13 +81,13 @@ def test_notes_of_another_job_are_refused(tmp_path):
 def test_a_file_that_is_something_else_is_refused_and_kept(content, tmp_path):
     file = tmp_path / "notes"
     file.write_bytes(content)
-    with pytest.raises(ValueError, match="notes: expected jaxseq notes 1, got"):
+    with pytest.raises(ValueError, match="notes: expected a checkpoint of jaxseq, got"):
         Notes(file, ["job"]).load()
     assert file.read_bytes() == content
 
 
 def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="expected a file to keep notes in, got a folder"):
+    with pytest.raises(ValueError, match="expected a file to keep the search in, got a folder"):
         Notes(tmp_path, ["job"])
 
 

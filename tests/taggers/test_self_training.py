@@ -258,7 +258,7 @@ def test_notes_of_another_job_are_refused(tmp_path):
         {"estimator": Rule("SABCC"), "confidence": 0.5},
     ]
     for other in others:
-        with pytest.raises(ValueError, match="notes: expected notes of this very job"):
+        with pytest.raises(ValueError, match="notes: expected a checkpoint of this very search"):
             train(**other, checkpoint=file)
         assert file.read_bytes() == before
 

@@ -14,7 +14,7 @@ from jaxseq.text import (
     TokenFeatures,
     extractor_from_state,
 )
-from jaxseq.text import _template_extractor as keys
+from jaxseq.text import _vocabulary as keys
 
 TEMPLATES = Templates(
     ["bias", "word[0]", "word[-1]|lower(word[0])|word[2]", "has_digit(word[0])"],

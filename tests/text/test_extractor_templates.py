@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxseq.text import Sentence, TemplateExtractor, Templates
-from jaxseq.text import _template_extractor as keys
+from jaxseq.text import _vocabulary as keys
 
 # ------------------------------------------------- the oracle: strings, one token at a time
 

@@ -16,7 +16,8 @@ from jaxseq.text import (
     parse_template,
     read_templates,
 )
-from jaxseq.text._templates import Atom, Call, compose
+from jaxseq.text._functions import Call, compose
+from jaxseq.text._templates import Atom
 
 
 def test_an_atom_is_a_column_and_an_offset():
@@ -198,7 +199,7 @@ def test_a_file_of_templates(tmp_path):
         (b"word[0]\nword[ 0]\n", r":2: expected different templates, found twice 'word\[0\]'"),
         (b"transitions: maybe\n", ":1: transitions: expected yes or no, found 'maybe'"),
         (b"# nothing\n\n", ": expected at least one template, found none"),
-        (b"word[0]\n\xff\n", ":2: expected UTF-8, found the byte 0xff"),
+        (b"word[0]\n\xff\n", ":2: expected text encoded as utf-8, found byte ff"),
     ],
 )
 def test_errors_name_the_file_and_the_line(tmp_path, content, message):

@@ -1,4 +1,4 @@
-"""The GENETAG corpus of gene and protein names (BioCreative I, task 1A)."""
+"""Files of three corpora that are not in columns: advertisements, references, and GENETAG."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jaxseq.text._readers import iter_lines
-from jaxseq.text._schemes import convert_tags, scheme_name
-from jaxseq.text._sentence import Sentence, sentence_of
+from jaxseq.text import Sentence, convert_tags, iter_lines, tokenize
 
 # -------------------------------------------------------------------------------------------------
 # The corpus of apartment advertisements from Craigslist.
@@ -90,10 +88,10 @@ def iter_ads(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Iterat
         elif cells:
             raise ValueError(f"{os.fspath(path)}:{number}: expected 'token LABEL', found {line!r}")
         elif words:
-            yield sentence_of({"word": tuple(words), "label": tuple(labels)})
+            yield Sentence.from_cells({"word": tuple(words), "label": tuple(labels)})
             words, labels = [], []
     if words:
-        yield sentence_of({"word": tuple(words), "label": tuple(labels)})
+        yield Sentence.from_cells({"word": tuple(words), "label": tuple(labels)})
 
 
 # -------------------------------------------------------------------------------------------------
@@ -102,25 +100,6 @@ def iter_ads(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Iterat
 
 NEW_REFERENCE = "<NEWREFERENCE>"
 _PIECES = re.compile(r"(</?[A-Za-z]\w*>)")
-_TOKENS = re.compile(r"\w+|[^\w\s]")
-
-
-def tokenize_citation(text: str, *, split_punctuation: bool = True) -> list[str]:
-    """The tokens of a reference: the tokeniser of `read_citations`, for plain text.
-
-    Args:
-        text: a reference without tags.
-        split_punctuation: every sign that is neither a letter, a digit nor ``_`` is a token of
-            its own; otherwise tokens are what stands between spaces.
-
-    Returns:
-        The tokens; joined, they are the text without its spaces.
-
-    Example:
-        >>> tokenize_citation("W.-P. de Roever, 1992.")
-        ['W', '.', '-', 'P', '.', 'de', 'Roever', ',', '1992', '.']
-    """
-    return _TOKENS.findall(text) if split_punctuation else text.split()
 
 
 def read_citations(
@@ -139,7 +118,8 @@ def read_citations(
 
     Args:
         path: the file.
-        split_punctuation: see `tokenize_citation`.
+        split_punctuation: as `jaxseq.text.tokenize` does; otherwise tokens are what
+            stands between spaces.
         scheme: None labels a token with its field (``author``); a scheme's name (see `tag_spans`)
             gives a span to each field (IOB2: ``B-author``, ``I-author``).
         encoding: of the text.
@@ -167,15 +147,14 @@ def read_citations(
         McCallum, Nigam, Rennie & Seymore (2000), "Automating the construction of internet portals
         with machine learning".
     """
-    target = None if scheme is None else scheme_name(scheme)
     references = []
     for fields in _iter_references(path, split_punctuation, encoding):
         words = [word for _, tokens in fields for word in tokens]
         labels = [name for name, tokens in fields for _ in tokens]
-        if target is not None:
+        if scheme is not None:
             starts = [token == 0 for _, tokens in fields for token in range(len(tokens))]
             tags = [f"{'B' if start else 'I'}-{name}" for start, name in zip(starts, labels)]
-            labels = convert_tags(tags, "IOB2", target)
+            labels = convert_tags(tags, "IOB2", scheme)
         references.append(Sentence({"word": words, "label": labels}))
     return references
 
@@ -231,7 +210,7 @@ class _Reader:
     def _read_text(self, text: str) -> None:
         if "<" in text or ">" in text:
             raise self.error(f"expected tags such as <author> or </author>, found {text!r}")
-        tokens = tokenize_citation(text, split_punctuation=self.split_punctuation)
+        tokens = tokenize(text) if self.split_punctuation else text.split()
         if tokens and self.name is None:
             raise self.error(f"expected text inside a field only, found {text!r}")
         self.tokens.extend(tokens)
@@ -376,7 +355,7 @@ def _sentence(place: str, cells: Sequence[str]) -> Sentence:
         before = tag
     pos = [UNKNOWN_POS if tag in _GENE_TAGS else tag for tag in tags]
     columns = {"word": tuple(words), "pos": tuple(pos), "label": tuple(labels)}
-    return sentence_of(columns, name.removeprefix("@@"))
+    return Sentence.from_cells(columns, name.removeprefix("@@"))
 
 
 def _numbered_mentions(
@@ -413,6 +392,8 @@ def _labelled_by_list(
         if set(tags[start:stop]) == {"O"}:
             tags[start:stop] = ["B-GENE"] + ["I-GENE"] * (stop - start - 1)
     return [
-        sentence_of({"word": old["word"], "pos": old["pos"], "label": tuple(labels[name])}, name)
+        Sentence.from_cells(
+            {"word": old["word"], "pos": old["pos"], "label": tuple(labels[name])}, name
+        )
         for name, old in sentences.items()
     ]

@@ -7,18 +7,14 @@ from pathlib import Path
 import jaxtyping
 import pytest
 
-from jaxseq.text import (
+from experiments.data._formats import (
     iter_ads,
-    iter_conll,
     read_ads,
     read_citations,
-    read_conll,
     read_genetag,
     read_genetag_mentions,
-    read_plain,
-    tag_spans,
-    tokenize_citation,
 )
+from jaxseq.text import iter_conll, read_conll, read_plain, tag_spans, tokenize
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +107,7 @@ def test_citations(corpora):
     assert _begins(spans) == 2778  # 5.56 a reference
     assert [s["word"] for s in spans] == [s["word"] for s in read]
     unlabelled = _require(corpora / "citations" / "unlabeled.txt")
-    assert len(read_plain(unlabelled, tokenize=tokenize_citation)) == 5000
+    assert len(read_plain(unlabelled, tokenize=tokenize)) == 5000
 
 
 @pytest.mark.parametrize(

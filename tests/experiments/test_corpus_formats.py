@@ -2,15 +2,12 @@
 
 import pytest
 
-from jaxseq.text import (
+from experiments.data._formats import (
     iter_ads,
-    iter_plain,
     read_ads,
     read_citations,
     read_genetag,
     read_genetag_mentions,
-    read_plain,
-    tokenize_citation,
 )
 from tests.text.files import message as _message
 from tests.text.files import write as _write
@@ -40,19 +37,6 @@ def test_citations(tmp_path):
     assert first["label"][:5] == ("B-author", "I-author", "E-author", "B-author", "E-author")
     assert second["label"] == ("S-date",)
     assert read_citations(_write(tmp_path, "\n \n")) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("1(1), 1983.", "1 ( 1 ) , 1983 ."),
-        ("Dijkstra's W.-P. a_b", "Dijkstra ' s W . - P . a_b"),
-        ("Müller–Lyer, “x”", "Müller – Lyer , “ x ”"),
-        ("  ", ""),
-    ],
-)
-def test_tokens_of_a_citation(text, tokens):
-    assert tokenize_citation(text) == tokens.split()
 
 
 @pytest.mark.parametrize(
@@ -154,23 +138,3 @@ def test_ads(tmp_path):
 def test_wrong_ads(tmp_path, line):
     path = _write(tmp_path, f"a b\n{line}\n")
     assert _message(read_ads, path) == f"{path}:2: expected 'token LABEL', found {line!r}"
-
-
-# ------------------------------------------------------------------------------- plain text
-
-
-def test_plain(tmp_path):
-    path = _write(tmp_path, "\ufeffit rains\r\n\r\n  and,  pours")
-    assert [s["word"] for s in read_plain(path)] == [("it", "rains"), ("and,", "pours")]
-    assert [len(s) for s in iter_plain(path, blank="keep")] == [2, 0, 2]
-    split = read_plain(path, tokenize=tokenize_citation)
-    assert split[1]["word"] == ("and", ",", "pours")
-
-
-def test_wrong_plain(tmp_path):
-    path = _write(tmp_path, b"a\n\nb\xff\n")
-    message = _message(read_plain, path)
-    assert message == f"{path}:3: expected text encoded as utf-8, found byte ff"
-    assert _message(iter_plain, path, blank="drop").startswith("blank: expected 'skip' or 'keep'")
-    message = _message(read_plain, path, tokenize=str.strip, encoding="latin-1")
-    assert message.startswith(f"{path}:1: tokenize: column 'word': expected a sequence of strings")
