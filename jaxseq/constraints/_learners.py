@@ -33,12 +33,12 @@ from jaxseq.crf import (
 from jaxseq.hmm import (
     HMM,
     HMMTagger,
-    hmm_plan_of,
     known_counts,
-    numbers_of,
+    make_hmm_plan,
     read_hmm_data,
     read_words,
     search_hmm,
+    word_numbers,
 )
 from jaxseq.parallel import Devices
 from jaxseq.taggers import (
@@ -196,7 +196,7 @@ class HMMLearner:
         devices = devices or Devices.alone()
         self._estimator, self._keep, self._sentences = estimator, keep, (X, y)
         self._shared = {"mesh": mesh, "sentence_numbers": devices.numbers}
-        plan = hmm_plan_of(fresh(estimator), mesh)
+        plan = make_hmm_plan(fresh(estimator), mesh)
         self._plan = plan if keep is not None else replace(plan, vocabulary="all")
         data = read_hmm_data(X, y, unlabelled, self._plan, devices)
         self._data = replace(data, unlabelled=None)  # supervised: EM must not see them
@@ -205,7 +205,7 @@ class HMMLearner:
         # The part of one process may be empty, the corpus may not.
         if not devices.total(int(self._lengths.sum())):
             raise ValueError(NO_TOKENS)
-        self._words = numbers_of(words, data.vocabulary)
+        self._words = word_numbers(words, data.vocabulary)
         all_known = devices.all(data.labelled.is_labelled)
         if keep is None and not all_known:
             raise ValueError(

@@ -42,11 +42,11 @@ if _TYPE_CHECKING:
     from jaxseq.hmm._search import HMMPlan as HMMPlan
     from jaxseq.hmm._search import check_hmm_settings as check_hmm_settings
     from jaxseq.hmm._search import check_own_mesh as check_own_mesh
-    from jaxseq.hmm._search import hmm_plan_of as hmm_plan_of
-    from jaxseq.hmm._search import numbers_of as numbers_of
+    from jaxseq.hmm._search import make_hmm_plan as make_hmm_plan
     from jaxseq.hmm._search import read_hmm_data as read_hmm_data
     from jaxseq.hmm._search import read_words as read_words
     from jaxseq.hmm._search import search_hmm as search_hmm
+    from jaxseq.hmm._search import word_numbers as word_numbers
     from jaxseq.hmm._tagger import HMMTagger as HMMTagger
     from jaxseq.hmm._tagger import ImpossibleSentence as ImpossibleSentence
     from jaxseq.hmm._tagger import WeightSweep as WeightSweep
@@ -93,8 +93,8 @@ _LATER = {
     "WeightSweep": "jaxseq.hmm._tagger",
     "check_hmm_settings": "jaxseq.hmm._search",
     "check_own_mesh": "jaxseq.hmm._search",
-    "hmm_plan_of": "jaxseq.hmm._search",
-    "numbers_of": "jaxseq.hmm._search",
+    "make_hmm_plan": "jaxseq.hmm._search",
+    "word_numbers": "jaxseq.hmm._search",
     "read_hmm_data": "jaxseq.hmm._search",
     "read_words": "jaxseq.hmm._search",
     "search_hmm": "jaxseq.hmm._search",

@@ -1,4 +1,4 @@
-"""Sequences of words, laid out for the E-step: packed rows, cut into one shard a core."""
+"""Sequences of words, laid out for the E-step: packed rows, cut into one shard per core."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ class WordVocabulary:
         if min_count < 1:
             raise ValueError(f"min_count: expected 1 or more, got {min_count}")
         counts = Counter(word for sentence in sentences for word in sentence)
+        # A Counter keeps the order of first occurrence.
         kept = (word for word, count in counts.items() if count >= min_count)
         self._numbers = {word: number for number, word in enumerate(kept, UNKNOWN_WORD + 1)}
 
@@ -82,8 +83,11 @@ MOST_ROWS = 512
 class WordShard(eqx.Module):
     """Some rows of a corpus in b blocks of c rows of w slots, rows innermost.
 
-    words [b, w, c], 0 on padding; segments [b, w, c] number the sequences of the shard, −1 is
-    padding; allowed [b, w, s, c] which labels a slot may have, or None when it may have any.
+    Attributes:
+        words: their numbers, 0 on padding.
+        segments: the sequence of the shard that a slot belongs to, −1 on padding.
+        allowed: which labels a slot may have, or None when it may have any.
+        num_sequences: of the shard.
     """
 
     words: Int[Array, "b w c"]
@@ -96,10 +100,17 @@ class WordShard(eqx.Module):
 class WordCorpus:
     """Sequences of words, and what is known of their labels. Made by `word_corpus`.
 
-    words: int32 [N], of all tokens one after another. lengths: [B], all positive. labels: int32
-    [N], −1 where not known. allowed: bool [N, s], or None when there is nothing to exclude or
-    every label is known. index: [B], the place of each sequence among those that were given,
-    which may have had empty ones between them.
+    Attributes:
+        words: int32 [N], of all tokens one after another.
+        lengths: [B], all positive.
+        labels: int32 [N], −1 where not known.
+        allowed: bool [N, s], or None when there is nothing to exclude or every label is known.
+        index: [B], the place of each sequence among those that were given, which may have had
+            empty ones between them.
+        num_words: v.
+        num_labels: s, or None without labels.
+        cores: how many shards.
+        width: slots in a row, or None.
     """
 
     words: np.ndarray
@@ -133,7 +144,7 @@ class WordCorpus:
 
     @property
     def shards(self) -> list[WordShard]:
-        """On the device, of equal shapes, one a core."""
+        """On the device, of equal shapes, one per core."""
         return self._placed[0]
 
     @property
@@ -151,7 +162,7 @@ class WordCorpus:
         Where the mesh spans several processes, this corpus is the part of this one, which may be
         empty.
         """
-        from jaxseq.hmm._counts import place_words
+        from jaxseq.hmm._counts import place_words  # which needs this module
 
         if mesh not in self._on_meshes:
             self._on_meshes[mesh] = place_words(self, mesh)
@@ -205,6 +216,7 @@ def word_corpus(
             f"sequences[{index[q]}][{t}]: expected a word, 0 … {num_words - 1}, or an unknown word "
             f"to take its place, got {words[outside][0]}"
         )
+    # Known to be in bounds from here on: the E-step does not look again.
     words = np.where(outside, unknown if unknown is not None else 0, words).astype(np.int32)
     known, allowed = np.full(len(words), UNKNOWN, np.int32), None
     if labels is not None:
@@ -243,21 +255,22 @@ def _read_labels(
     if num_labels is None or num_labels < 1:
         raise ValueError(f"num_labels: expected 1 or more to go with labels, got {num_labels}")
     if len(labels) != len(arrays):
-        raise ValueError(f"labels: expected {len(arrays)}, one a sequence, got {len(labels)}")
+        raise ValueError(f"labels: expected {len(arrays)}, one per sequence, got {len(labels)}")
     possible = [np.zeros((0, num_labels), bool)]
-    for q, (given, words) in enumerate(zip(labels, arrays)):
-        possible.append(_possible_labels(f"labels[{q}]", given, len(words), num_labels))
+    for q, (known, words) in enumerate(zip(labels, arrays)):
+        possible.append(_possible_labels(f"labels[{q}]", known, len(words), num_labels))
     allowed = np.concatenate(possible)
+    # One possible label is a known one, however it was given.
     single = allowed.sum(1) == 1
     known = np.where(single, allowed.argmax(1), UNKNOWN).astype(np.int32)
     return known, None if single.all() or allowed.all() else allowed
 
 
-def _possible_labels(name: str, given: Words | None, n: int, s: int) -> np.ndarray:
+def _possible_labels(name: str, labels: Words | None, n: int, s: int) -> np.ndarray:
     """Booleans [n, s]."""
-    if given is None or n == np.size(given) == 0:
+    if labels is None or n == np.size(labels) == 0:
         return np.ones((n, s), bool)
-    array = np.asarray(given)
+    array = np.asarray(labels)
     if array.dtype == bool and array.shape == (n, s):
         if not array.any(1).all():
             raise ValueError(f"{name}[{int(array.any(1).argmin())}]: expected a possible label")
@@ -279,6 +292,7 @@ def _possible_labels(name: str, given: Words | None, n: int, s: int) -> np.ndarr
 def _make_shards(corpus: WordCorpus) -> tuple[list[WordShard], list[np.ndarray]]:
     """The device's arrays, and whose each segment is."""
     layout = lay_out(corpus.lengths, corpus.cores, width=corpus.width)
+    # Blocks as even as can be: the rows that fill the last one up cost as much as others.
     blocks = -(-layout.rows // MOST_ROWS)
     rows = -(-layout.rows // blocks)
     sequence = np.repeat(np.arange(corpus.num_sequences), corpus.lengths)
@@ -287,21 +301,22 @@ def _make_shards(corpus: WordCorpus) -> tuple[list[WordShard], list[np.ndarray]]
         allowed = corpus.labels[:, None] == np.arange(corpus.num_labels)
     shards, owners = [], []
     for core in range(corpus.cores):
-        here = layout.shard == core
-        slot = layout.slot[here]
+        tokens = layout.shard == core
+        slot = layout.slot[tokens]
 
         def place(values: np.ndarray, fill, slot=slot) -> Array:
             array = np.full((blocks * rows * layout.width, *values.shape[1:]), fill, values.dtype)
             array[slot] = values
             array = array.reshape(blocks, rows, layout.width, *values.shape[1:])
+            # Rows innermost: a slot's labels of all rows are then one piece of memory.
             return jnp.asarray(np.ascontiguousarray(np.moveaxis(array, 1, -1)))
 
-        owner, segments = np.unique(sequence[here], return_inverse=True)
+        owner, segments = np.unique(sequence[tokens], return_inverse=True)
         shards.append(
             WordShard(
-                words=place(corpus.words[here], 0),
+                words=place(corpus.words[tokens], 0),
                 segments=place(segments.astype(np.int32), -1),
-                allowed=None if allowed is None else place(allowed[here], True),
+                allowed=None if allowed is None else place(allowed[tokens], True),
                 num_sequences=layout.sequences,
             )
         )

@@ -81,15 +81,12 @@ def shard_tally(parameters: Multinomials, shard: WordShard, method: Method = "au
 def certified_tally(parameters: Multinomials, shard: WordShard) -> tuple[Tally, Bool[Array, ""]]:
     """`shard_tally` by scaled probabilities, and whether nothing was lost to underflow.
 
-    For a choice outside of compiled programs: one that holds the log-space functions too, although
-    it does not run them, takes twice as long.
+    The caller chooses what to do then, outside of compiled programs: one that holds the log-space
+    functions too, although it does not run them, takes twice as long.
     """
     theta = parameters.normalised()
     tally, lowest = _scaled_tally(theta, shard)
     return tally, is_certified(theta, lowest)
-
-
-# -------------------------------------------------------------------------- scaled space
 
 
 class _Lowest(NamedTuple):
@@ -106,6 +103,7 @@ def _inverse(x: Array) -> Array:
 
 
 def _lower(so_far: Array, values: Array) -> Array:
+    # A certificate has no derivative; without this, forward mode would carry its tangent along.
     values = lax.stop_gradient(values)
     return jnp.minimum(so_far, jnp.where(values > 0, values, 1))
 
@@ -131,13 +129,9 @@ def is_certified(theta: Multinomials, lowest: _Lowest, dtype: Any = None) -> Boo
 
 def word_factors(theta: Multinomials) -> tuple[Float[Array, "v s"], Float[Array, "v 1"]]:
     """P(word | label), less a factor of each word's own, and these."""
-    tops = _tops(theta)
-    return safe_divide(theta.emission, jnp.broadcast_to(tops, theta.emission.shape)), tops
-
-
-def _tops(theta: Multinomials) -> Float[Array, "v 1"]:
     # What a word's factors are divided by cancels: it need not be differentiated.
-    return lax.stop_gradient(theta.emission).max(1, keepdims=True)
+    tops = lax.stop_gradient(theta.emission).max(1, keepdims=True)
+    return safe_divide(theta.emission, jnp.broadcast_to(tops, theta.emission.shape)), tops
 
 
 def _scaled_tally(theta: Multinomials, shard: WordShard) -> tuple[Tally, _Lowest]:
@@ -148,9 +142,12 @@ def _scaled_tally(theta: Multinomials, shard: WordShard) -> tuple[Tally, _Lowest
         tally, lowest = sums
         words, segments, allowed = block
         lattice, low = block_lattice(theta, factors, words, segments, allowed)
-        found = tally_of(lattice, theta, words, segments)
-        log_likelihood = jnp.where(segments >= 0, log_tops[words], 0).sum() + found.log_likelihood
-        tally = jax.tree.map(jnp.add, tally, found._replace(log_likelihood=log_likelihood))
+        of_block = block_tally(lattice, theta, words, segments)
+        # What the factors were divided by comes back in the likelihood, and nowhere else.
+        log_likelihood = (
+            jnp.where(segments >= 0, log_tops[words], 0).sum() + of_block.log_likelihood
+        )
+        tally = jax.tree.map(jnp.add, tally, of_block._replace(log_likelihood=log_likelihood))
         return (tally, jax.tree.map(jnp.minimum, lowest, low)), None
 
     dtype, (s, c) = theta.initial.dtype, (theta.initial.shape[0], shard.words.shape[2])
@@ -161,12 +158,17 @@ def _scaled_tally(theta: Multinomials, shard: WordShard) -> tuple[Tally, _Lowest
 
 
 class BlockLattice(NamedTuple):
-    """Forward–backward on a block of rows, [w, s, c] each but for totals and pairs.
+    """Forward–backward on a block of rows.
 
-    linked: [w, 1, c], whether a slot continues the sequence of the slot before it. totals [w, c]:
-    what forward messages were divided by. masses: Aᵀα of the slot before. afters: e ⊙ β. raws:
-    A(e ⊙ β) of the slot after, 1 at a sequence's end. labels: P(label | words). pairs [s, s]:
-    expected transitions, each over its probability.
+    Attributes:
+        linked: whether a slot continues the sequence of the slot before it.
+        alphas: α.
+        totals: what forward messages were divided by.
+        masses: Aᵀα of the slot before.
+        afters: e ⊙ β.
+        raws: A(e ⊙ β) of the slot after, 1 at a sequence's end.
+        labels: P(label | words).
+        pairs: expected transitions, each over its probability.
     """
 
     linked: Bool[Array, "w 1 c"]
@@ -190,15 +192,18 @@ def block_lattice(
     (w, c), s = words.shape, theta.initial.shape[0]
     valid = segments >= 0
     linked = jnp.pad((segments[1:] == segments[:-1]) & valid[1:], ((1, 0), (0, 0)))[:, None]
+    # Words are in bounds by construction; clamping them would cost a pass over all slots.
     nodes = factors.at[words.reshape(-1)].get(mode="promise_in_bounds")
     nodes = nodes.reshape(w, c, s).transpose(0, 2, 1)
     legal = valid[:, None] if allowed is None else valid[:, None] & allowed
+    # On padding all labels are impossible: nothing there is counted, nor passed on.
     nodes = jnp.where(legal, nodes, 0)
 
     def ahead(carry, slot):
         alpha, lowest = carry
         factor, link = slot
         mass = matmul(theta.transition.T, alpha)
+        # A row holds several sequences; where one begins, nothing of the one before is left.
         raw = jnp.where(link, mass, theta.initial[:, None]) * factor
         total = raw.sum(0)
         alpha = raw * _inverse(total)
@@ -215,8 +220,11 @@ def block_lattice(
         raw = jnp.where(link, matmul(theta.transition, after), 1)
         total = (alpha * raw).sum(0)
         share = alpha * _inverse(total)
+        # One product per slot for all rows; the transitions' own factor is put in at the end.
         counts = counts + matmul(jnp.where(link, share, 0), after.T)
+        # Backward messages may have any scale, as shares are normalised by themselves.
         after = raw * lax.stop_gradient(_inverse(raw.max(0))) * factor
+        # Where messages hardly meet, one of them has lost what mattered.
         met = jnp.minimum(met, jnp.where(real, lax.stop_gradient(total), 1))
         carry = (after, counts, linked_before, _lower(lowest, after), met)
         return carry, (after, raw, share * raw)
@@ -228,7 +236,7 @@ def block_lattice(
     return lattice, _Lowest(low_ahead, low_back, met)
 
 
-def tally_of(
+def block_tally(
     lattice: BlockLattice,
     theta: Multinomials,
     words: Int[Array, "w c"],
@@ -237,6 +245,7 @@ def tally_of(
     """Counts of a block, and its log-likelihood less what words' factors were divided by."""
     by_token = lattice.labels.transpose(0, 2, 1).reshape(words.size, -1)
     emission = jnp.zeros_like(theta.emission)
+    # A scatter over tokens, so that nothing of [tokens, vocabulary] is ever made.
     emission = emission.at[words.reshape(-1)].add(by_token, mode="promise_in_bounds")
     initial = jnp.where(lattice.linked, 0, lattice.labels).sum((0, 2))
     log_likelihood = jnp.where(segments >= 0, log_or_minus_infinity(lattice.totals), 0).sum()
@@ -244,14 +253,12 @@ def tally_of(
     return Tally(counts, log_likelihood)
 
 
-# ----------------------------------------------------------------------------- log space
-
-
 def shard_batch(theta: Multinomials, shard: WordShard) -> PackedBatch:
-    """The shard's scores, log P, as a batch for the functions of `jaxseq.lattice`; rows are those of
-    the shard, block after block, and sequence q is segment q."""
-    words, segments = _by_row(shard.words), _by_row(shard.segments)
-    first = jnp.pad(segments[:, :-1], ((0, 0), (1, 0)), constant_values=-1) != segments
+    """The shard's scores, log P, as a batch for the functions of `jaxseq.lattice`.
+
+    Rows are those of the shard, block after block, and sequence q is segment q.
+    """
+    words, segments, first = _rows(shard)
     log_theta = theta.log()
     nodes = log_theta.emission[words] + jnp.where(first[..., None], log_theta.initial, 0)
     if shard.allowed is not None:
@@ -263,6 +270,13 @@ def _by_row(values: Array) -> Array:
     """[blocks, slots, …, rows] as [blocks · rows, slots, …]."""
     values = jnp.moveaxis(values, -1, 1)
     return values.reshape(-1, *values.shape[2:])
+
+
+def _rows(shard: WordShard) -> tuple[Array, Array, Array]:
+    """Words and segments by row, and whether a slot is the first of its segment, or of padding."""
+    words, segments = _by_row(shard.words), _by_row(shard.segments)
+    first = jnp.pad(segments[:, :-1], ((0, 0), (1, 0)), constant_values=-1) != segments
+    return words, segments, first
 
 
 def _log_tally(theta: Multinomials, shard: WordShard) -> Tally:
@@ -278,8 +292,7 @@ def count_slots(
     labels: Float[Array, "r w s"], pairs: Float[Array, "s s"], shard: WordShard, like: Multinomials
 ) -> Multinomials:
     """Counts from how often each slot has each label, and the transitions of all."""
-    words, segments = _by_row(shard.words), _by_row(shard.segments)
-    first = jnp.pad(segments[:, :-1], ((0, 0), (1, 0)), constant_values=-1) != segments
+    words, segments, first = _rows(shard)
     first = first & (segments >= 0)
     emission = jnp.zeros_like(like.emission).at[words].add(labels)
     return Multinomials(jnp.where(first[..., None], labels, 0).sum((0, 1)), pairs, emission)
@@ -289,22 +302,16 @@ def count_slots(
 # The E-step of an HMM on the devices of a mesh.
 
 
-TallyShard = Callable[[Multinomials, WordShard], Tally]
-
-
 def place_words(corpus: WordCorpus, mesh: Mesh) -> WordShard:
     """The corpus on the mesh: arrays with one more axis, the first, along ``"data"``."""
     with jax.ensure_compile_time_eval():  # also while a program is being built
         shards = replace(corpus, cores=len(own_rows(mesh))).shards
         first = shards[0]
-        shape = [*first.words.shape, first.num_sequences, *_label_sizes(corpus, first)]
+        labels = (0, 0) if first.allowed is None else (first.allowed.shape[2], 1)
+        # One program runs in all processes, so all shards must have one shape: the largest.
+        shape = [*first.words.shape, first.num_sequences, *labels]
         shape = [max(sizes) for sizes in zip(*mesh_peers(mesh).exchange(shape))]
         return place_rows([_grow(shard, shape) for shard in shards], mesh)
-
-
-def _label_sizes(corpus: WordCorpus, shard: WordShard) -> tuple[int, int]:
-    """Labels, where sets of them are allowed, and whether they are."""
-    return (0, 0) if shard.allowed is None else (shard.allowed.shape[2], 1)
 
 
 def _grow(shard: WordShard, shape: list[int]) -> WordShard:
@@ -312,74 +319,50 @@ def _grow(shard: WordShard, shape: list[int]) -> WordShard:
     blocks, width, rows, sequences, labels, restricted = shape
     size = (blocks, width, rows)
 
-    def grow(array, fill):
-        array = np.asarray(array)
-        out = np.full(size, fill, array.dtype)
-        out[tuple(slice(n) for n in array.shape)] = array
+    def grow(array, size, fill):
+        if array is not None and tuple(array.shape) == size:
+            return array
+        out = np.full(size, fill)
+        if array is not None:
+            out = out.astype(array.dtype)
+            out[tuple(slice(n) for n in array.shape)] = np.asarray(array)
         return jnp.asarray(out)
 
     allowed = shard.allowed
-    if restricted and (allowed is None or tuple(shard.words.shape) != size):
-        whole = np.ones((blocks, width, labels, rows), bool)
-        if allowed is not None:
-            whole[tuple(slice(n) for n in allowed.shape)] = np.asarray(allowed)
-        allowed = jnp.asarray(whole)
-    if tuple(shard.words.shape) == size:
-        return WordShard(shard.words, shard.segments, allowed, sequences)
-    return WordShard(grow(shard.words, 0), grow(shard.segments, -1), allowed, sequences)
+    if restricted:  # in some process: then all have the array, where anything goes in the others
+        allowed = grow(allowed, (blocks, width, labels, rows), True)
+    words, segments = grow(shard.words, size, 0), grow(shard.segments, size, -1)
+    return WordShard(words, segments, allowed, sequences)
 
 
-@partial(jax.jit, static_argnames=("tally", "mesh"))
-def _sum_tallies(parameters, shards: WordShard, tally: TallyShard, mesh: Mesh):
+@partial(jax.jit, static_argnames=("tally", "method", "mesh"))
+def _sum_on_mesh(parameters, shards: WordShard, tally: Callable, method: tuple, mesh: Mesh):
+    """The sum of ``tally(parameters, shard, *method)`` over the shards of all devices."""
+
     def on_device(parameters, shards):
-        return lax.psum(tally(parameters, own(shards)), DATA)
+        return lax.psum(tally(parameters, own(shards), *method), DATA)
 
     return on_devices(on_device, mesh, (EVERYWHERE, BY_DATA), EVERYWHERE)(parameters, shards)
 
 
-@partial(jax.jit, static_argnames="mesh")
-def _sum_certified(parameters, shards: WordShard, mesh: Mesh):
-    def on_device(parameters, shards):
-        tally, certified = certified_tally(parameters, own(shards))
-        return lax.psum((tally, (~certified).astype(jnp.int32)), DATA)
-
-    return on_devices(on_device, mesh, (EVERYWHERE, BY_DATA), EVERYWHERE)(parameters, shards)
+def _certified_or_not(parameters: Multinomials, shard: WordShard) -> tuple[Tally, Array]:
+    """`certified_tally` with a number in place of a boolean, of which there is no sum."""
+    tally, certified = certified_tally(parameters, shard)
+    return tally, (~certified).astype(jnp.int32)
 
 
-def _auto(parameters: Multinomials, shard: WordShard) -> Tally:
-    return shard_tally(parameters, shard, "auto")
-
-
-def _scaled(parameters: Multinomials, shard: WordShard) -> Tally:
-    return shard_tally(parameters, shard, "scaled")
-
-
-def _log(parameters: Multinomials, shard: WordShard) -> Tally:
-    return shard_tally(parameters, shard, "log")
-
-
-_BY_METHOD: dict[str, TallyShard] = {"auto": _auto, "scaled": _scaled, "log": _log}
-
-
-def sum_on_mesh(parameters: Multinomials, corpus: WordCorpus, tally: TallyShard, mesh: Mesh):
-    """The sum of a tally over the shards of all devices, whole in every process."""
-    mesh = check_mesh(mesh)
-    return off_mesh(_sum_tallies(place(parameters, mesh), corpus.on(mesh), tally, mesh))
-
-
-def mesh_expected_counts(
-    parameters: Multinomials, corpus: WordCorpus, method: Method, mesh: Mesh, traced: bool
+def _mesh_expected_counts(
+    parameters: Multinomials, corpus: WordCorpus, method: Method, mesh: Mesh
 ) -> Tally:
-    """`expected_counts` on a mesh; `traced` where a program is being built."""
-    mesh = check_mesh(mesh)
+    """`expected_counts` on a mesh."""
+    mesh, traced = check_mesh(mesh), is_traced(parameters)
     shards, parameters = corpus.on(mesh), place(parameters, mesh)
-    if traced:
-        return _sum_tallies(parameters, shards, _BY_METHOD[method], mesh)
-    if method == "auto":
-        found, doubtful = _sum_certified(parameters, shards, mesh)
+    if method == "auto" and not traced:
+        tally, doubtful = _sum_on_mesh(parameters, shards, _certified_or_not, (), mesh)
         if not int(doubtful):
-            return off_mesh(found)
-    return off_mesh(_sum_tallies(parameters, shards, _BY_METHOD[method], mesh))
+            return off_mesh(tally)
+    tally = _sum_on_mesh(parameters, shards, shard_tally, (method,), mesh)
+    return tally if traced else off_mesh(tally)
 
 
 FAMILIES = Multinomials._fields
@@ -387,26 +370,21 @@ FAMILIES = Multinomials._fields
 
 
 def check_corpus(name: str, corpus: Any) -> None:
-    """Refuse what is no corpus."""
+    """ValueError for anything but a corpus."""
     if not isinstance(corpus, WordCorpus):
         raise ValueError(f"{name}: expected sequences of word_corpus, got {corpus!r:.60}")
 
 
 def check_fits(parameters: Multinomials, corpus: WordCorpus, name: str = "corpus") -> None:
-    """Refuse a corpus with other words or labels than the parameters are for."""
+    """ValueError for a corpus with other words or labels than the parameters are for."""
     v, s = parameters.emission.shape
-    if corpus.num_words != v:
-        raise ValueError(
-            f"{name}: expected {v} words, as many as the model has, got {corpus.num_words}"
-        )
-    if corpus.num_labels not in (None, s):
-        raise ValueError(
-            f"{name}: expected {s} labels, as many as the model has, got {corpus.num_labels}"
-        )
+    for what, want, got in (("words", v, corpus.num_words), ("labels", s, corpus.num_labels)):
+        if got not in (None, want):
+            raise ValueError(f"{name}: expected {want} {what}, as many as the model has, got {got}")
 
 
 def check_families(name: str, families: Any) -> None:
-    """Refuse names that are no families, and one name for several."""
+    """ValueError for names of other things than families, and for one name in place of several."""
     if isinstance(families, str) or not isinstance(families, tuple | list):
         wanted = f"a tuple of some of {', '.join(FAMILIES)}"
         raise ValueError(f"{name}: expected {wanted}, got {families!r:.60}")
@@ -427,11 +405,9 @@ def add_up(trees: list):
 
 def _over_shards(fn: Callable[[WordShard], Tally], parameters, corpus: WordCorpus) -> Tally:
     """The sum over the shards, on all cores unless it is being traced."""
-    if is_traced(parameters):
-        found = [fn(shard) for shard in corpus.shards]
-    else:
-        found = map_on_cores(fn, corpus.shards)
-    return add_up(found)
+    if is_traced(parameters):  # tracers belong to the thread that traces
+        return add_up([fn(shard) for shard in corpus.shards])
+    return add_up(map_on_cores(fn, corpus.shards))
 
 
 _tally = jax.jit(shard_tally, static_argnums=2)
@@ -441,6 +417,7 @@ _certified_tally = jax.jit(certified_tally)
 def _tally_shard(parameters: Multinomials, shard: WordShard, method: Method) -> Tally:
     if method != "auto" or is_traced(parameters):
         return _tally(parameters, shard, method)
+    # The choice is made here, on the host: see `certified_tally`.
     tally, certified = _certified_tally(parameters, shard)
     return tally if certified else _tally(parameters, shard, "log")
 
@@ -469,9 +446,9 @@ def expected_counts(
             (derivatives by parameters that are 0 are then 0); ``"auto"`` does the first, and the
             second for a shard where it was not safe. While JAX traces (``jax.jit``, ``jax.jvp``)
             ``"auto"`` takes twice as long as ``"scaled"``: both are then in one program.
-        mesh: devices to share the sequences out to, of `jaxseq.parallel.make_mesh`; counts are summed
-            along its axis ``"data"``. Where it spans several processes, `corpus` is the part of
-            this one, and all call this together.
+        mesh: devices to share the sequences out to, of `jaxseq.parallel.make_mesh`; counts are
+            summed along its axis ``"data"``. Where it spans several processes, `corpus` is the
+            part of this one, and all call this together.
 
     Returns:
         ``.counts``, sums over the corpus, and ``.log_likelihood``. A sequence of probability 0
@@ -485,8 +462,8 @@ def expected_counts(
         >>> from jaxseq.hmm import word_corpus
         >>> from jaxseq.hmm import Multinomials
         >>> uniform = Multinomials(jnp.ones(2), jnp.ones((2, 2)), jnp.ones((3, 2)))
-        >>> found = expected_counts(uniform, word_corpus([[0, 1, 1]], 3))
-        >>> found.counts.emission.tolist()
+        >>> tally = expected_counts(uniform, word_corpus([[0, 1, 1]], 3))
+        >>> tally.counts.emission.tolist()
         [[0.5, 0.5], [1.0, 1.0], [0.0, 0.0]]
 
     References:
@@ -495,7 +472,7 @@ def expected_counts(
     check_method(method)
     check_fits(parameters, corpus)
     if mesh is not None:
-        return mesh_expected_counts(parameters, corpus, method, mesh, is_traced(parameters))
+        return _mesh_expected_counts(parameters, corpus, method, mesh)
     return _over_shards(lambda shard: _tally_shard(parameters, shard, method), parameters, corpus)
 
 
@@ -506,7 +483,7 @@ def mean_counts(
     method: Method = "auto",
     mesh: Mesh | None = None,
 ) -> Multinomials:
-    r"""Expected counts a sequence, :math:`\mathrm{EM}_1(\tilde\Theta) = E_U(\Theta)`.
+    r"""Expected counts per sequence, :math:`\mathrm{EM}_1(\tilde\Theta) = E_U(\Theta)`.
 
     `expected_counts` divided by the number of sequences: the map from unnormalised parameters to
     unnormalised parameters whose fixed points are those of EM on unlabelled sequences.
@@ -535,7 +512,7 @@ def mean_counts(
 
 
 def count_sequences(corpus: WordCorpus, mesh: Mesh | None = None, name: str = "corpus") -> int:
-    """How many sequences all processes of the mesh have, which must not be none."""
+    """How many sequences all processes of the mesh have; ValueError if there is none."""
     number = sum(mesh_peers(mesh).exchange(corpus.num_sequences))
     if number == 0:
         raise ValueError(f"{name}: expected at least one sequence with a token, got none")
@@ -547,10 +524,11 @@ def _tally_best(parameters: Multinomials, shard: WordShard) -> Tally:
     batch = shard_batch(theta, shard)
     labels, scores = batch_viterbi(batch)
     s = theta.initial.shape[0]
+    # The label is −1 on padding and in sequences that have no possible labelling.
     marks = jax.nn.one_hot(labels, s, dtype=theta.initial.dtype)  # zeros for −1
     segments = batch.segments
     linked = (segments[:, 1:] == segments[:, :-1]) & (segments[:, 1:] >= 0) & (labels[:, 1:] >= 0)
-    pair = jnp.where(linked, labels[:, :-1] * s + labels[:, 1:], s * s)
+    pair = jnp.where(linked, labels[:, :-1] * s + labels[:, 1:], s * s)  # out of bounds: dropped
     pairs = jnp.zeros(s * s, marks.dtype).at[pair].add(1, mode="drop").reshape(s, s)
     return Tally(count_slots(marks, pairs, shard, theta), scores.sum())
 
@@ -564,7 +542,9 @@ def viterbi_counts(
     r"""Counts of the events of each sequence's best labelling: the E-step of hard EM.
 
     Args:
-        parameters, corpus, mesh: as in `expected_counts`; labels that are known are kept.
+        parameters: as in `expected_counts`.
+        corpus: as in `expected_counts`; labels that are known are kept.
+        mesh: as in `expected_counts`.
 
     Returns:
         ``.counts``, and as ``.log_likelihood`` that of words and best labels together,
@@ -583,7 +563,9 @@ def viterbi_counts(
     """
     check_fits(parameters, corpus)
     if mesh is not None:
-        return sum_on_mesh(parameters, corpus, _tally_best, mesh)
+        mesh = check_mesh(mesh)
+        shards, parameters = corpus.on(mesh), place(parameters, mesh)
+        return off_mesh(_sum_on_mesh(parameters, shards, _tally_best, (), mesh))
     return _over_shards(lambda shard: _best_tally(parameters, shard), parameters, corpus)
 
 
@@ -612,6 +594,7 @@ def known_counts(
     if corpus.num_labels not in (None, s):
         raise ValueError(f"num_labels: expected the corpus's {corpus.num_labels}, got {s}")
     labels = corpus.labels
+    # Tokens lie one after another: a pair across the border of two sequences is none.
     starts = (np.cumsum(corpus.lengths) - corpus.lengths).astype(np.int64)
     first = np.zeros(len(labels), bool)
     first[starts] = True
@@ -620,6 +603,7 @@ def known_counts(
     initial = np.bincount(labels[first & known], minlength=s)
     transition = np.bincount((labels[:-1] * s + labels[1:])[pair], minlength=s * s)
     emission = np.bincount((corpus.words.astype(np.int64) * s + labels)[known], minlength=v * s)
+    # Whole numbers are summed over processes before they are rounded to a float.
     dtype = jnp.result_type(float) if dtype is None else dtype
     peers = mesh_peers(mesh)
     initial, transition, emission = (peers.sum(a) for a in (initial, transition, emission))
@@ -644,8 +628,8 @@ def log_likelihoods(parameters: Multinomials, corpus: WordCorpus) -> np.ndarray:
         [0.0, -inf]
     """
     check_fits(parameters, corpus)
-    found = map_on_cores(lambda shard: _log_partitions(parameters, shard), corpus.shards)
-    out = np.empty(corpus.num_sequences, np.asarray(found[0]).dtype)
-    for values, owner in zip(found, corpus.owners):
+    parts = map_on_cores(lambda shard: _log_partitions(parameters, shard), corpus.shards)
+    out = np.empty(corpus.num_sequences, np.asarray(parts[0]).dtype)
+    for values, owner in zip(parts, corpus.owners):  # segments beyond an owner's are padding
         out[owner] = np.asarray(values)[: len(owner)]
     return out

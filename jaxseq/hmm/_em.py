@@ -206,6 +206,7 @@ class EMOperator:
     def shares(self) -> tuple[float, float]:
         """g₁(λ) and g₂(λ)."""
         known, unknown = self.sizes
+        # λ_MLE: by it every sequence has the weight of every other.
         balance = unknown / (known + unknown) if self.balance is None else self.balance
         try:
             by_label, by_word = (float(weight) for weight in self.weights(balance))
@@ -229,6 +230,7 @@ class EMOperator:
             following = _add(following, _divide(tally.counts, self.sizes[1]), by_word)
             log_likelihood = float(tally.log_likelihood)
             objective += by_word / self.sizes[1] * log_likelihood
+        # Not normalised: a frozen family comes out as it came in, to the bit.
         kept = {name: getattr(parameters, name) for name in self.frozen}
         return Evaluation(following._replace(**kept), objective, log_likelihood)
 
@@ -282,7 +284,7 @@ class EMOperator:
         theta = parameters.normalised()
         moving = [family for family in FAMILIES if family not in self.frozen]
         check_fits(theta, self.labelled, "labelled")
-        if self.all_known:
+        if self.all_known:  # the counts do not depend on the model: taken once
             return self._known, _log_score(self._known, theta, moving)
         counts, log_likelihood = self._count(parameters, self.labelled)
         epsilon = Multinomials(
@@ -458,7 +460,7 @@ def iterate_em(
 def why_stop(before: Evaluation, now: Evaluation, tolerance: float) -> Outcome | None:
     """Why EM ends with its newest objective; None where it goes on."""
     improvement = now.objective - before.objective
-    if not improvement >= 0:
+    if not improvement >= 0:  # EM never falls but by rounding; also where it is not a number
         return Outcome.PRECISION
     if improvement <= tolerance * abs(now.objective):
         return Outcome.CONVERGED_VALUE
@@ -473,6 +475,7 @@ def agree(peers: Peers, ended: Outcome | None) -> Outcome | None:
     """
     if peers.count == 1:
         return ended
+    # By name, as JSON is what processes exchange.
     first = peers.exchange(None if ended is None else ended.name)[0]
     return None if first is None else Outcome[first]
 
@@ -521,4 +524,5 @@ def estimate_hmm(
     known = known_counts(labelled, num_labels, dtype, mesh=mesh)
     start = Multinomials(*(family + amount for family, amount in zip(known, smoothing)))
     model = HMM(*start, unknown=unknown)
+    # Where labels are missing, counts of what is known are only where EM begins.
     return model if operator.all_known else em(model, operator).model

@@ -13,7 +13,7 @@ and the probability of a label moves by P(y_t = i)·(L_t + R_t − f_t − E[S])
 matrix product a slot in each direction, with nothing to normalise and nothing of forward–backward
 done again; linearising is no more than an E-step that keeps its messages.
 
-Layout is [slots, labels, rows], as in `_em_lattice`.
+Layout is [slots, labels, rows], as in `jaxseq.hmm._counts`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from jaxseq.hmm._counts import (
     BlockLattice,
     add_up,
     block_lattice,
+    block_tally,
     certified_tally,
     check_families,
     check_fits,
     count_sequences,
     is_certified,
     shard_tally,
-    tally_of,
     word_factors,
 )
 from jaxseq.hmm._model import EVENT_AXES, Multinomials
@@ -52,10 +52,14 @@ from jaxseq.lattice import Method, check_method, matmul, safe_divide
 class BlockProduct(eqx.Module):
     """What products at a point need of a block.
 
-    words [w, c]; linked [w, 1, c]. before: α of the slot before; over_mass: 1 over its product with
-    the transitions, 0 at a sequence's beginning. after: e ⊙ β of the slot after; over_raw: 1 over
-    the transitions' product with it, 0 at the end; both from the last slot to the first, as they
-    are used. labels: P(label | words).
+    Attributes:
+        words: of each slot.
+        linked: whether a slot continues the sequence of the slot before it.
+        before: α of the slot before.
+        over_mass: 1 over its product with the transitions, 0 at a sequence's beginning.
+        after: e ⊙ β of the slot after, from the last slot to the first, as it is used.
+        over_raw: 1 over the transitions' product with it, 0 at the end; in that order too.
+        labels: P(label | words).
     """
 
     words: Int[Array, "w c"]
@@ -75,10 +79,12 @@ class ShardProduct(eqx.Module):
 
 
 def _block_product(lattice: BlockLattice, words: Array) -> BlockProduct:
+    # Shifted by a slot, so that the scan of products reads each array at one place.
     before = jnp.pad(lattice.alphas[:-1], ((1, 0), (0, 0), (0, 0)))
     after = jnp.pad(lattice.afters[1:], ((0, 1), (0, 0), (0, 0)))
     linked_after = jnp.pad(lattice.linked[1:], ((0, 1), (0, 0), (0, 0)))
     ones = jnp.ones_like(before)
+    # Divided once here, and multiplied by in every product; 0 cuts sequences apart.
     over_mass = jnp.where(lattice.linked, safe_divide(ones, lattice.masses), 0)
     over_raw = jnp.where(linked_after, safe_divide(ones, lattice.raws), 0)
     return BlockProduct(
@@ -106,12 +112,13 @@ def linearise_shard(
     def run(block):
         words, segments, allowed = block
         lattice, lowest = block_lattice(theta, factors, words, segments, allowed)
-        counts = tally_of(lattice, theta, words, segments).counts
+        counts = block_tally(lattice, theta, words, segments).counts
         return counts, lowest, _narrowed(_block_product(lattice, words), dtype)
 
     counts, lowest, blocks = _map_blocks(run, (shard.words, shard.segments, shard.allowed))
     counts = jax.tree.map(lambda family: family.sum(0), counts)
     lowest = jax.tree.map(lambda values: values.min(0), lowest)
+    # Stacked blocks: one compiled product goes through them all.
     linear = ShardProduct(blocks, theta.transition.astype(dtype))
     return counts, linear, is_certified(theta, lowest, dtype)
 
@@ -150,21 +157,21 @@ def log_slopes(parameters: Multinomials, moves: Mapping[str, Any]) -> dict[str, 
         >>> log_slopes(point, {"initial": np.array([1.0, 0.0])})["initial"].tolist()
         [0.5, -0.5]
     """
-    found = {}
-    for name, axis in zip(Multinomials._fields, EVENT_AXES):
+    slopes = {}
+    for name, axis in zip(FAMILIES, EVENT_AXES):
         if name in moves:
             tilde, move = np.asarray(getattr(parameters, name)), np.asarray(moves[name])
             mean = move.sum(axis, keepdims=True) / tilde.sum(axis, keepdims=True)
-            found[name] = (move / tilde - mean).astype(move.dtype)
-    return found
+            slopes[name] = (move / tilde - mean).astype(move.dtype)
+    return slopes
 
 
 def _map_blocks(run: Callable, blocks: Any) -> Any:
     """`lax.map`, which copies what it hands on, unless there is one block."""
     if jax.tree.leaves(blocks)[0].shape[0] > 1:
         return lax.map(run, blocks)
-    found = run(jax.tree.map(lambda array: array[0], blocks))
-    return jax.tree.map(lambda array: array[None], found)
+    only = run(jax.tree.map(lambda array: array[0], blocks))
+    return jax.tree.map(lambda array: array[None], only)
 
 
 def _multiply_block(
@@ -174,6 +181,7 @@ def _multiply_block(
     flat = block.words.reshape(-1)
     own = jnp.zeros_like(block.labels)
     if "emission" in slopes:
+        # f_t of each slot, looked up by its word, in the layout of the lattice.
         rows = slopes["emission"].at[flat].get(mode="promise_in_bounds")
         own = rows.reshape(w, c, s).transpose(0, 2, 1)
     if "initial" in slopes:
@@ -190,18 +198,18 @@ def _multiply_block(
     slots = (block.before, block.over_mass, own, block.after, block.over_raw, own[::-1])
     start = jnp.zeros_like(own[0])
     _, (left, right) = lax.scan(step, (start, start), slots)
-    right = right[::-1]
-    whole = left + right - own
-    mean = (block.labels * whole).sum(1, keepdims=True)
-    moved = block.labels * (whole - mean)
-    found = {}
+    # L + R counts the slot's own part twice; less its mean, which is E[S], it is the covariance.
+    conditional = left + right[::-1] - own
+    mean = (block.labels * conditional).sum(1, keepdims=True)
+    moved = block.labels * (conditional - mean)
+    changes = {}
     if "initial" in slopes:
-        found["initial"] = jnp.where(block.linked, 0, moved).sum((0, 2))
+        changes["initial"] = jnp.where(block.linked, 0, moved).sum((0, 2))
     if "emission" in slopes:
         sums = jnp.zeros_like(slopes["emission"])
         by_token = moved.transpose(0, 2, 1).reshape(-1, s)
-        found["emission"] = sums.at[flat].add(by_token, mode="promise_in_bounds")
-    return found
+        changes["emission"] = sums.at[flat].add(by_token, mode="promise_in_bounds")
+    return changes
 
 
 # -------------------------------------------------------------------------------------------------
@@ -217,10 +225,12 @@ def linearise_mean_counts(
 ) -> tuple[Multinomials, Callable[[Multinomials], Multinomials]]:
     r"""`mean_counts` at a point, and its Jacobian there as a product, on all cores.
 
-    As ``jax.linearize``, which see; but a shard a core, and compiled once for all points.
+    As ``jax.linearize``, but one shard per core, and compiled once for all points.
 
     Args:
-        parameters, corpus, method: as in `expected_counts`; must not be traced.
+        parameters: as in `expected_counts`; must not be traced.
+        corpus: as in `expected_counts`.
+        method: as in `expected_counts`.
         frozen: families that do not move; their tangents are not looked at, their counts' changes
             come out as 0 and cost nothing.
 
@@ -243,6 +253,7 @@ def linearise_mean_counts(
     check_families("frozen", frozen)
     check_fits(parameters, corpus)
     number = count_sequences(corpus)
+    # Each shard's product holds its own messages, and they are added up on the host.
     free = tuple(name for name in FAMILIES if name not in frozen)
 
     linearise = partial(linearise_counts, parameters, free=free, method=method)
@@ -272,23 +283,22 @@ def linearise_counts(
 ) -> tuple[Multinomials, Callable[[Moves], Moves]]:
     """Expected counts of a shard, and the product with their Jacobian.
 
-    By covariances along the lattice where they serve (`_em_products`); by differentiating
-    forward–backward where transitions move, which is quicker then, a free parameter is 0, or scaled
-    messages underflow.
+    By covariances along the lattice where they serve; by differentiating forward–backward where
+    transitions move, which is quicker then, a free parameter is 0, or scaled messages underflow.
 
     Args:
-        parameters, method: as in `linearise_mean_counts`.
+        parameters: as in `linearise_mean_counts`.
         shard: of `WordCorpus.shards`.
         free: families that move.
+        method: as in `linearise_mean_counts`.
         dtype: of products, if narrower than the parameters' will do.
     """
     wide = parameters.initial.dtype
-    precisions = dict.fromkeys(jnp.dtype(one) for one in (dtype or wide, wide))
-    if method != "log":
-        positive = all((np.asarray(getattr(parameters, name)) > 0).all() for name in free)
-        by_covariance = positive and "transition" not in free
-        for precision in precisions:
-            run = _by_covariance if by_covariance else _by_autodiff
+    positive = all((np.asarray(getattr(parameters, name)) > 0).all() for name in free)
+    run = _by_covariance if positive and "transition" not in free else _by_autodiff
+    # From the narrower dtype to the wider, and in the end to log space, as underflow demands.
+    for precision in dict.fromkeys(jnp.dtype(one) for one in (dtype or wide, wide)):
+        if method != "log":
             counts, product, certified = run(parameters, shard, free, precision)
             if method == "scaled" or certified:
                 return counts, product
@@ -300,7 +310,13 @@ def _by_covariance(
     parameters: Multinomials, shard: WordShard, free: tuple[str, ...], precision: jnp.dtype
 ) -> tuple[Multinomials, Callable[[Moves], Moves], Array]:
     counts, linear, certified = linearise_shard(parameters, shard, precision)
-    return counts, partial(_multiply, parameters, linear), certified
+
+    def product(moves: Moves) -> Moves:
+        slopes = log_slopes(parameters, moves)
+        narrow = {name: slope.astype(precision) for name, slope in slopes.items()}
+        return _widened(multiply_shard(linear, narrow), parameters.initial.dtype)
+
+    return counts, product, certified
 
 
 def _by_autodiff(
@@ -308,29 +324,27 @@ def _by_autodiff(
 ) -> tuple[Multinomials, Callable[[Moves], Moves], Array]:
     wide = parameters.initial.dtype
     if precision == wide:
-        counts, product, certified = _linearise(parameters, shard, free, "scaled")
-        return counts, partial(_apply, product), certified
+        counts, push, certified = _linearise(parameters, shard, free, "scaled")
+        return counts, partial(_apply, push), certified
+    # Counts in full, the product at the rounded point: it only directs Newton's method.
     (counts, _), certified = _tally(parameters, shard)
     rounded = jax.tree.map(lambda family: family.astype(precision), parameters)
-    _, product, also = _linearise(rounded, shard, free, "scaled")
-    return counts, partial(_apply_rounded, product, precision, wide), certified & also
+    _, push, also = _linearise(rounded, shard, free, "scaled")
+
+    def product(moves: Moves) -> Moves:
+        narrow = {name: np.asarray(move, precision) for name, move in moves.items()}
+        return _widened(_apply(push, narrow), wide)
+
+    return counts, product, certified & also
 
 
-def _apply_rounded(product: Callable, precision: Any, wide: Any, moves: Moves) -> Moves:
-    found = _apply(product, {name: np.asarray(move, precision) for name, move in moves.items()})
-    return {name: change.astype(wide) for name, change in found.items()}
-
-
-def _multiply(parameters: Multinomials, linear: ShardProduct, moves: Moves) -> Moves:
-    slopes = log_slopes(parameters, moves)
-    precision = linear.transition.dtype
-    found = multiply_shard(linear, {n: slope.astype(precision) for n, slope in slopes.items()})
-    return {name: change.astype(parameters.initial.dtype) for name, change in found.items()}
+def _widened(changes: Moves, dtype: Any) -> Moves:
+    return {name: change.astype(dtype) for name, change in changes.items()}
 
 
 @partial(jax.jit, static_argnums=(2, 3))
 def _linearise(parameters: Multinomials, shard: WordShard, free: tuple[str, ...], method: Method):
-    def counts_of(moving: dict[str, Array]):
+    def free_counts(moving: dict[str, Array]):
         point = parameters._replace(**moving)
         if method == "log":
             (counts, _), certified = shard_tally(point, shard, method), jnp.array(True)
@@ -339,7 +353,7 @@ def _linearise(parameters: Multinomials, shard: WordShard, free: tuple[str, ...]
         return {name: getattr(counts, name) for name in free}, (counts, certified)
 
     moving = {name: getattr(parameters, name) for name in free}
-    _, product, (counts, certified) = jax.linearize(counts_of, moving, has_aux=True)
+    _, product, (counts, certified) = jax.linearize(free_counts, moving, has_aux=True)
     return counts, product, certified
 
 

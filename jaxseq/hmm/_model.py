@@ -19,9 +19,9 @@ class Multinomials(NamedTuple):
 
     Args:
         initial: [s], the first label: :math:`P(y_1 = i \mid \text{begin})`, one multinomial.
-        transition: [s, s], :math:`P(y_{t+1} = j \mid y_t = i)` at (i, j), one a row.
-        emission: [v, s], :math:`P(x_t = a \mid y_t = i)` at (a, i), one a *column*: so the numbers
-            of a word lie side by side, and looking a word up reads one piece of memory.
+        transition: [s, s], :math:`P(y_{t+1} = j \mid y_t = i)` at (i, j), one per row.
+        emission: [v, s], :math:`P(x_t = a \mid y_t = i)` at (a, i), one per *column*: so the
+            numbers of a word lie side by side, and looking a word up reads one piece of memory.
 
     A pytree: ``jax.tree.map`` does arithmetic on it, ``jax.jvp`` differentiates by it.
 
@@ -65,6 +65,7 @@ EVENT_AXES = (0, 1, 0)
 
 def log_or_minus_infinity(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """log x; −inf, with derivative 0, where x is 0."""
+    # Below the smallest normal number XLA may flush to 0, on some devices: 0 on all of them.
     return jnp.where(x >= jnp.finfo(x.dtype).tiny, safe_log(x), -jnp.inf)
 
 
@@ -79,8 +80,10 @@ class HMM(eqx.Module):
     logarithms is only made where a chain is wanted. An event of probability 0 has score −inf.
 
     Args:
-        initial, transition, emission: as in `Multinomials`, non-negative; normalised here, so
-            counts will do. A multinomial that is all zeros stays so.
+        initial: as in `Multinomials`, non-negative; normalised here, so counts will do. A
+            multinomial that is all zeros stays so.
+        transition: likewise.
+        emission: likewise.
         unknown: the word that stands for every number outside 0 … v − 1; None if there is none:
             such a word is then refused, and has probability 0 where it cannot be looked at, under
             ``jax.jit``.
@@ -171,10 +174,10 @@ class HMM(eqx.Module):
         inside = (words >= 0) & (words < self.num_words)
         if self.unknown is None and is_concrete(words) and (length is None or is_concrete(length)):
             _check_words(words, length, self.num_words)
-        found = jnp.where(inside, words, 0 if self.unknown is None else self.unknown)
+        known = jnp.where(inside, words, 0 if self.unknown is None else self.unknown)
         theta = self.probabilities
-        nodes = log_or_minus_infinity(theta.emission[found])
-        if self.unknown is None:
+        nodes = log_or_minus_infinity(theta.emission[known])
+        if self.unknown is None:  # traced, so that nobody could be told: the words are impossible
             nodes = jnp.where(inside[:, None], nodes, -jnp.inf)
         nodes = nodes.at[0].add(log_or_minus_infinity(theta.initial))
         return Chain(nodes, log_or_minus_infinity(theta.transition), length)

@@ -34,6 +34,7 @@ def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         0
     """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    # NumPy aligns to 16 bytes only; the view keeps the whole room alive.
     room = np.zeros(size + VECTOR_BYTES, np.uint8)
     start = -room.ctypes.data % VECTOR_BYTES
     return room[start : start + size].view(dtype).reshape(shape)
@@ -82,6 +83,7 @@ def make_groups(corpus: WordCorpus, num_labels: int) -> list[Groups]:
         >>> [f"{bits:b}" for bits in groups.begins]
         ['1', '10']
     """
+    # Stable: the grouping, and with it every bit of a path, follows from the corpus alone.
     order = np.argsort(-corpus.lengths, kind="stable")
     members = [order[i : i + WIDTH] for i in range(0, len(order), WIDTH)]
     slots = [int(corpus.lengths[group[0]]) for group in members]
@@ -109,7 +111,7 @@ def _place(corpus: WordCorpus, members: list[np.ndarray], num_labels: int) -> Gr
     first = np.cumsum([0, *(int(one[0]) for one in lengths)]).astype(np.int64)
     total = int(first[-1])
     words = aligned_zeros((total, WIDTH), np.int32)
-    words[:] = corpus.num_words
+    words[:] = corpus.num_words  # no word: its factors are 0, and so is all that comes of them
     begins = np.zeros(total, np.uint16)
     possible = _possible(corpus)
     allowed = None
@@ -381,7 +383,7 @@ class NativeProduct:
         dtype: np.dtype,
     ):
         self._kernels, self._dtype = kernels, dtype
-        # As `log_slopes` of `jaxseq.hmm._jacobian`, with what it divides by inverted once per point.
+        # As `log_slopes` of `jaxseq.hmm._jacobian`, its divisors inverted once per point.
         self._over = {
             name: (axis, 1 / family, 1 / family.sum(axis, keepdims=True))
             for name, axis, family in zip(Multinomials._fields, EVENT_AXES, tilde)

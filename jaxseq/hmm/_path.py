@@ -73,7 +73,7 @@ def homotopy_problem(
 
     Args:
         labelled: of `word_corpus`, every label known.
-        unlabelled: of `word_corpus`; products with the Jacobian run a shard a core.
+        unlabelled: of `word_corpus`; products with the Jacobian run one shard per core.
         smoothing: ε, of each family.
         frozen: families that keep their values of λ = 0, at least one left out.
         weights: λ ↦ (g₁, g₂) with g(0) = (1, 0) and g(1) = (0, 1), differentiable by JAX.
@@ -104,11 +104,13 @@ def homotopy_problem(
     check_corpus("unlabelled", unlabelled)
     constant = smoothed_means(labelled, smoothing, dtype)
     count_sequences(unlabelled, name="unlabelled")
+    # What is impossible at λ = 0 stays so: the path would lead nowhere.
     EMOperator(None, unlabelled, 1.0).check_possible(constant)
     is_free = Multinomials(*cast(Any, (family not in frozen for family in FAMILIES)))
     traced = _MeanCounts(unlabelled.shards, unlabelled.num_sequences)
     expect, moving = freeze(traced, constant, constant, is_free)
     linearise = Linearisation(constant, unlabelled, frozen)
+    # By the path's own engine, so that the scale is what it would make of the first point.
     expected = linearise(moving)[0]
     scales = (None if c is None else _root_of_mean(c, e) for c, e in zip(moving, expected))
     scale = Multinomials(*cast(Any, scales))
@@ -145,8 +147,9 @@ def smoothed_means(labelled: WordCorpus, smoothing: Smoothing, dtype: Any = None
 
 
 def _root_of_mean(constant: Any, expected: Any) -> Any:
-    """σ, with the bits of a float32: a path may turn on the last of a float64, in which sums over
-    the shards of other cores, or by another engine, differ."""
+    """σ of a family."""
+    # With the bits of a float32: a path may turn on the last ones of a float64, in which sums over
+    # the shards of other cores, or by another engine, differ.
     mean = (constant + expected) / 2
     return jnp.where(mean > 0, jnp.sqrt(mean), 1).astype(jnp.float32).astype(constant.dtype)
 
@@ -168,17 +171,18 @@ the unknowns' own dtype, loses nothing by it."""
 
 
 class Linearisation:
-    """E and the product with ∇E at a point, on all cores; the last point's are remembered.
+    """E and the product with ∇E at a point, on all cores.
 
-    Newton's method ends at a point at which the tangent is wanted next. By the kernels of
-    `_em_native` where there are any and they serve, else by compiled programs, a shard a core.
+    By the kernels in C++ where there are any and they serve, else by compiled programs, one shard
+    per core. The last point's are remembered: Newton's method ends at a point at which the tangent
+    is wanted next.
     """
 
     def __init__(self, constant: Multinomials, unlabelled: WordCorpus, frozen: tuple[str, ...]):
         self._constant, self._unlabelled, self._frozen = constant, unlabelled, frozen
         self._free = tuple(family for family in FAMILIES if family not in frozen)
         self._point = np.zeros(0)
-        self._found: tuple[Multinomials, Callable[[Multinomials], Multinomials]] | None = None
+        self._last: tuple[Multinomials, Callable[[Multinomials], Multinomials]] | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
         self._kernels = None
@@ -196,34 +200,35 @@ class Linearisation:
     def __call__(self, moving: Multinomials) -> tuple[Multinomials, Callable]:
         point = np.concatenate([np.asarray(getattr(moving, name)).ravel() for name in self._free])
         with self._lock:  # paths of one problem may be followed at the same time
-            if self._found is None or not np.array_equal(self._point, point):
-                self._found = None  # the kernels may have its memory
-                here = self._fill(moving)
-                self._found = self._by_kernels(here) or self._by_programs(here)
+            if self._last is None or not np.array_equal(self._point, point):
+                self._last = None  # so that the kernels may use its memory again
+                held = {name: getattr(self._constant, name) for name in self._frozen}
+                parameters = moving._replace(**held)
+                self._last = self._by_kernels(parameters) or self._by_programs(parameters)
                 self._point = point
                 self.points += 1
-            return self._found
+            return self._last
 
-    def _by_kernels(self, here: Multinomials) -> tuple[Multinomials, Callable] | None:
-        if self._kernels is None or not all((getattr(here, n) > 0).all() for n in self._free):
+    def _by_kernels(self, parameters: Multinomials) -> tuple[Multinomials, Callable] | None:
+        if self._kernels is None or not all((getattr(parameters, n) > 0).all() for n in self._free):
             return None
         number, dtype = self._unlabelled.num_sequences, self._constant.initial.dtype
-        for precision in (PRODUCTS, np.float64):
-            found = self._kernels.linearise(here, precision, with_transitions=False)
-            if found is not None:
-                counts, product = found
+        for precision in (PRODUCTS, np.float64):  # the wider where the narrower would underflow
+            linear = self._kernels.linearise(parameters, precision, with_transitions=False)
+            if linear is not None:
+                counts, product = linear
                 self.native += 1
                 mean = {name: (getattr(counts, name) / number).astype(dtype) for name in self._free}
-                return self._drop(mean), _KernelProduct(self, product)
+                return self._free_only(mean), _KernelProduct(self, product)
         return None
 
-    def _by_programs(self, here: Multinomials) -> tuple[Multinomials, Callable]:
-        point = jax.tree.map(jnp.asarray, here)
+    def _by_programs(self, parameters: Multinomials) -> tuple[Multinomials, Callable]:
+        point = jax.tree.map(jnp.asarray, parameters)
         linearise = partial(linearise_counts, point, free=self._free, dtype=PRODUCTS)
         counts, products = zip(*self._on_cores(linearise, self._unlabelled.shards))
         number = self._unlabelled.num_sequences
         mean = jax.tree.map(lambda family: family / number, add_up(list(counts)))
-        return self._drop(mean), partial(self._product, products)
+        return self._free_only(mean._asdict()), partial(self._product, products)
 
     def _product(self, products: Iterable[Callable], tangent: Multinomials) -> Multinomials:
         self.products += 1
@@ -231,12 +236,13 @@ class Linearisation:
         parts = self._on_cores(lambda multiply: multiply(moves), products)
         number = self._unlabelled.num_sequences
         total = {name: sum(np.asarray(part[name]) for part in parts) for name in self._free}
-        return self._drop({name: family / number for name, family in total.items()})
+        return self._free_only({name: family / number for name, family in total.items()})
 
     def _on_cores(self, function: Callable, items: Iterable) -> list:
         """On threads that stay: starting them anew costs as much as a part of a product."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(len(self._unlabelled.shards))
+        # Asked here, in the thread that follows the path.
         double = jax.dtypes.canonicalize_dtype("float64") == "float64"
 
         def finish(item: Any) -> Any:
@@ -246,14 +252,11 @@ class Linearisation:
 
         return list(self._threads.map(finish, items))
 
-    def _fill(self, moving: Multinomials) -> Multinomials:
-        held = {name: getattr(self._constant, name) for name in self._frozen}
-        return moving._replace(**held)
-
-    def _drop(self, counts: Any) -> Multinomials:
-        found = counts if isinstance(counts, dict) else counts._asdict()
-        kept = (found[name] if name in self._free else None for name in FAMILIES)
-        return Multinomials(*cast(Any, kept))
+    def _free_only(self, families: dict[str, Any]) -> Multinomials:
+        """As the problem's constant is: None for frozen families."""
+        return Multinomials(
+            *cast(Any, (families[name] if name in self._free else None for name in FAMILIES))
+        )
 
 
 class _KernelProduct:
@@ -265,14 +268,15 @@ class _KernelProduct:
     def __call__(self, tangent: Multinomials) -> Multinomials:
         owner = self._owner
         owner.products += 1
-        found = self._product({name: np.asarray(getattr(tangent, name)) for name in owner._free})
+        moves = {name: np.asarray(getattr(tangent, name)) for name in owner._free}
         number = owner._unlabelled.num_sequences
-        return owner._drop({name: change / number for name, change in found.items()})
+        changes = self._product(moves)
+        return owner._free_only({name: change / number for name, change in changes.items()})
 
     def on_flat(self, scale: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
         """As `jaxseq.homotopy.Problem.linearise` says."""
         owner = self._owner
-        if owner._free != ("emission",):
+        if owner._free != ("emission",):  # the flat kernel moves emissions alone
             return None
         product = self._product.on_flat(scale, owner._unlabelled.num_sequences)
 
@@ -315,9 +319,12 @@ at every point."""
 class HMMPath:
     """A path of HMMs, as `hmm_path` follows it.
 
-    path: points, λ, arc length, residuals, eigenvalues; see `jaxseq.homotopy.Path`.
-    problem: whose fixed points they are. settings: how they were found. supervised: the model at
-    λ = 0. unlabelled: the sequences whose labels' entropy is looked at.
+    Attributes:
+        path: points, λ, arc length, residuals, eigenvalues; see `jaxseq.homotopy.Path`.
+        problem: whose fixed points they are.
+        settings: how they were found.
+        supervised: the model at λ = 0.
+        unlabelled: the sequences whose labels' entropy is looked at.
 
     Example:
         See `hmm_path`.
@@ -341,7 +348,7 @@ class HMMPath:
 
     @cached_property
     def entropies(self) -> np.ndarray:
-        """Entropy of the unlabelled sequences' labels at each point, in nats a sequence."""
+        """Entropy of the unlabelled sequences' labels at each point, in nats per sequence."""
         count = range(len(self.path.points))
         values = [label_entropy(self.parameters(i), self.unlabelled) for i in count]
         return np.array(values) / self.unlabelled.num_sequences
@@ -362,12 +369,12 @@ class HMMPath:
         if rule != "max_entropy":
             raise ValueError(f"rule: expected one of {', '.join(RULES)}, got {rule!r:.60}")
         index = greatest_after_start(self.entropies)
-        why = f"the entropy there, {self.entropies[index]:.6g} nats a sequence, is the greatest"
+        why = f"the entropy there, {self.entropies[index]:.6g} nats per sequence, is the greatest"
         return choose(self.path, index, why)
 
     def critical_points(self, accuracy: float = 1e-6) -> list[CriticalPoint]:
         """Folds, and bifurcations of the eigenvalues that the settings had recorded, between the
-        points; `find_critical_points`, which see."""
+        points; see `find_critical_points`."""
         return find_critical_points(self.problem, self.path, self.settings, accuracy)
 
 
@@ -419,18 +426,18 @@ def hmm_path(
 
     Cost: about 3 linearisations of the E-step and 35 products with the Jacobian a step. Where
     transitions are frozen, both are done by kernels in C++ if there is a compiler: on one core, a
-    product (in float32) takes 14 ns and linearising (in float64) 34 ns a token of 13 labels. Steps
-    are many where words change their labels, above all words that the labelled sequences lack: with
-    300 labelled and 1,000 unlabelled citations λ turns some 550 times on its way.
+    product (in float32) takes 14 ns and linearising (in float64) 34 ns per token of 13 labels.
+    Steps are many where words change their labels, above all words that the labelled sequences
+    lack: with 300 labelled and 1,000 unlabelled citations λ turns some 550 times on its way.
 
     Example:
         >>> from jaxseq.hmm import word_corpus
         >>> from jaxseq.homotopy import PathSettings
         >>> known = word_corpus([[0, 1], [0, 1]], 2, labels=[[0, 1], [0, 1]], num_labels=2)
-        >>> found = hmm_path(known, word_corpus([[0, 1, 1]], 2), settings=PathSettings())
-        >>> found.path.outcome.value
+        >>> hmms = hmm_path(known, word_corpus([[0, 1, 1]], 2), settings=PathSettings())
+        >>> hmms.path.outcome.value
         'reached λ = 1'
-        >>> found.model(found.select("monotone").index).num_words
+        >>> hmms.model(hmms.select("monotone").index).num_words
         2
 
     References:
@@ -485,5 +492,5 @@ def label_entropy(parameters: Multinomials, corpus: WordCorpus) -> float:
         Mann & McCallum 2007; for the choice of λ Ji, Watson & Carin 2007.
     """
     check_fits(parameters, corpus)
-    found = map_on_cores(lambda shard: _entropy_of_shard(parameters, shard), corpus.shards)
-    return float(sum(float(value) for value in found))
+    parts = map_on_cores(lambda shard: _entropy_of_shard(parameters, shard), corpus.shards)
+    return float(sum(float(value) for value in parts))

@@ -36,12 +36,11 @@ from jaxseq.taggers import (
 )
 from jaxseq.text import Column, TokenFeatures, read_corpus
 
-# -------------------------------------------------------------------------------------------------
-# The parameters of an `HMMTagger`, checked.
-
-
 if TYPE_CHECKING:
     from jaxseq.hmm._tagger import HMMTagger
+
+# -------------------------------------------------------------------------------------------------
+# The parameters of an `HMMTagger`, checked.
 
 CHOICES = {
     "em": ("soft", "hard"),
@@ -78,7 +77,8 @@ def check_own_mesh(mesh: Any, instead: str = "") -> Mesh | None:
     """The mesh, or None for none; ValueError where it has devices of other processes.
 
     Args:
-        mesh: of `jaxseq.parallel.make_mesh`. instead: what takes those, for the message.
+        mesh: of `jaxseq.parallel.make_mesh`.
+        instead: what takes those, for the message.
     """
     if mesh is not None and spans_processes(mesh := check_mesh(mesh)):
         raise ValueError(
@@ -87,9 +87,10 @@ def check_own_mesh(mesh: Any, instead: str = "") -> Mesh | None:
     return mesh
 
 
-def hmm_plan_of(tagger: HMMTagger, mesh: Mesh | None = None) -> HMMPlan:
+def make_hmm_plan(tagger: HMMTagger, mesh: Mesh | None = None) -> HMMPlan:
     """How to train, by the estimator's parameters; ValueError on one that makes no sense."""
     check_hmm_settings(tagger)
+    # Otherwise JAX would round to float32 without a word.
     if jax.dtypes.canonicalize_dtype(tagger.dtype) != tagger.dtype:
         raise ValueError(
             "dtype: expected JAX to have 64-bit numbers switched on (jax_enable_x64) for float64, "
@@ -135,21 +136,20 @@ def check_hmm_settings(tagger: HMMTagger) -> None:
                 f"{name}: expected one of {list(among)}, got {getattr(tagger, name)!r:.60}"
             )
     check_families("frozen", tagger.frozen)
-    _check_classes(tagger.classes)
+    if not _is_list_of_labels(tagger.classes):
+        raise ValueError(f"classes: expected a list of labels or None, got {tagger.classes!r:.60}")
     if not isinstance(tagger.checkpoint, str | os.PathLike | None):
         raise ValueError(f"checkpoint: expected a path or None, got {tagger.checkpoint!r:.60}")
 
 
-def _check_classes(classes: Any) -> None:
-    if classes is None:
-        return
-    fine = not isinstance(classes, str) and isinstance(classes, Collection)
-    if not fine or not all(isinstance(label, str) for label in classes):
-        raise ValueError(f"classes: expected a list of labels or None, got {classes!r:.60}")
+def _is_list_of_labels(classes: Any) -> bool:
+    """Also None; not a string, which is a collection of strings too."""
+    is_list = isinstance(classes, Collection) and not isinstance(classes, str)
+    return classes is None or (is_list and all(isinstance(label, str) for label in classes))
 
 
 def check_balance(name: str, balance: Any) -> None:
-    """ValueError unless it is λ: a number from 0 to 1, or None for the one of most likelihood."""
+    """ValueError unless it is a λ: a number from 0 to 1, or None for that of most likelihood."""
     if balance is None:
         return
     check_number(name, balance, 0, numbers.Real)
@@ -188,19 +188,21 @@ def read_hmm_data(
     """
     devices = devices or Devices.alone()
     words, lengths = read_words(check_sentences(X), plan.column)
+    # This process may have none as long as another has one.
     if not devices.total(len(lengths)):
         raise ValueError("X: expected at least one sentence, got none")
     flat = check_labels(y, lengths)
     classes = _with_unseen(find_classes(flat, lengths, devices), plan.classes)
+    # The classes are those of all processes: one has labels that another never sees.
     labels = encode_labels(flat, classes, lengths)
     others = None if unlabelled is None else _read_unlabelled(unlabelled, plan.column)
     both = [(words, lengths)]
     if others is not None and plan.vocabulary == "all":
         both.append(others)
-    vocabulary = _vocabulary_of(both, plan.unknown_below, devices)
+    vocabulary = _make_vocabulary(both, plan.unknown_below, devices)
     known = labels.gold if labels.allowed is None else labels.allowed
     labelled = word_corpus(
-        _by_sentence(numbers_of(words, vocabulary), lengths),
+        _by_sentence(word_numbers(words, vocabulary), lengths),
         len(vocabulary),
         labels=_by_sentence(known, lengths),
         num_labels=len(classes),
@@ -208,7 +210,7 @@ def read_hmm_data(
     )
     if others is None or not devices.total(int(others[1].sum())):
         return HMMData(classes, vocabulary, labelled, None)
-    numbers = _by_sentence(numbers_of(others[0], vocabulary), others[1])
+    numbers = _by_sentence(word_numbers(others[0], vocabulary), others[1])
     rest = word_corpus(numbers, len(vocabulary), cores=plan.cores)
     return HMMData(classes, vocabulary, labelled, rest)
 
@@ -235,11 +237,12 @@ def _read_unlabelled(sentences: Any, column: str) -> tuple[Column, np.ndarray]:
     try:
         return read_words(check_unlabelled(sentences), column)
     except ValueError as error:
-        told = str(error)
-        raise ValueError(told if told.startswith("unlabelled") else f"unlabelled: {told}") from None
+        message = str(error)
+        is_named = message.startswith("unlabelled")
+        raise ValueError(message if is_named else f"unlabelled: {message}") from None
 
 
-def _vocabulary_of(
+def _make_vocabulary(
     parts: list[tuple[Column, np.ndarray]], unknown_below: int, devices: Devices
 ) -> WordVocabulary:
     """Of the labelled sentences and perhaps others, in all processes; by first occurrence."""
@@ -249,17 +252,17 @@ def _vocabulary_of(
         shared.check(sum(map(len, lengths)))
         column = shared.share_column(column, np.concatenate(lengths))
     counts = devices.sum(np.bincount(column.codes, minlength=len(column.strings)))
-    # A NumPy string becomes a plain one.
-    found = zip(column.strings, counts.tolist())
-    return WordVocabulary(
-        [[str(word) for word, count in found if count >= unknown_below]], min_count=1
-    )
+    counted = zip(column.strings, counts.tolist())
+    # A NumPy string becomes a plain one, which JSON can hold.
+    frequent = [str(word) for word, count in counted if count >= unknown_below]
+    return WordVocabulary([frequent], min_count=1)
 
 
 def _one_column(columns: list[Column]) -> Column:
     """One after another."""
     if len(columns) == 1:
         return columns[0]
+    # In the order of first occurrence, by which words are numbered.
     strings = list(dict.fromkeys(word for column in columns for word in column.strings))
     number = {word: code for code, word in enumerate(strings)}
     codes = [
@@ -269,7 +272,7 @@ def _one_column(columns: list[Column]) -> Column:
     return Column(strings, np.concatenate(codes))
 
 
-def numbers_of(words: Column, vocabulary: WordVocabulary) -> np.ndarray:
+def word_numbers(words: Column, vocabulary: WordVocabulary) -> np.ndarray:
     """The number of each token's word, int32 [N]; of the unknown word for one that is not known."""
     return vocabulary.encode([words.strings])[0][words.codes]
 
@@ -281,16 +284,16 @@ def _by_sentence(values: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
 # -------------------------------------------------------------------------------------------------
 # A hidden Markov model on new sentences, as the conditional random field that it is.
 #
-# Given the words, :math:`P(y \mid x)` is that of a CRF with one attribute a token, its word, and the
-# logarithms of the probabilities for weights; so all that a CRF predicts with serves here too.
+# Given the words, P(y | x) is that of a CRF with one attribute per token, its word, and with the
+# logarithms of the probabilities as weights; so all that a CRF predicts with serves here too.
 
 
-def conditional_of(model: HMM) -> CRF:
+def conditional_crf(model: HMM) -> CRF:
     """The CRF whose :math:`p(y \\mid x)` is that of the model. Cost O(v s).
 
     Example:
         >>> import jax.numpy as jnp
-        >>> crf = conditional_of(HMM(jnp.ones(1), jnp.ones((1, 1)), jnp.ones((1, 1))))
+        >>> crf = conditional_crf(HMM(jnp.ones(1), jnp.ones((1, 1)), jnp.ones((1, 1))))
         >>> crf.weights.tolist(), crf.transitions.tolist()
         ([[0.0]], [[0.0]])
     """
@@ -298,7 +301,7 @@ def conditional_of(model: HMM) -> CRF:
     return CRF(scores.emission, scores.transition, start=scores.initial)
 
 
-def features_of(words: np.ndarray, lengths: np.ndarray) -> TokenFeatures:
+def word_features(words: np.ndarray, lengths: np.ndarray) -> TokenFeatures:
     """Each token's word as its only attribute."""
     return TokenFeatures(ids=words[:, None], values=None, lengths=lengths, edge_ids=None)
 
@@ -331,11 +334,16 @@ def hmm_fingerprint(
 
 
 class HMMFitted(NamedTuple):
-    """Where a search ended: the model, and its unnormalised parameters Θ̃.
+    """Where a search ended.
 
-    objectives: what EM increases, of the last stage, before its first step and after each.
-    log_likelihood: Σ log P(x) of the unlabelled sentences (of words and best labels, in hard EM);
-    None without them. outcome: why it ended, in words.
+    Attributes:
+        model: the model.
+        parameters: its unnormalised Θ̃.
+        objectives: what EM increases, of the last stage, before its first step and after each.
+        log_likelihood: Σ log P(x) of the unlabelled sentences (of words and best labels, in hard
+            EM); None without them.
+        iterations: of all stages.
+        outcome: why it ended.
     """
 
     model: HMM
@@ -350,12 +358,14 @@ def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFit
     """Estimate the model.
 
     Args:
-        data: sentences. plan: how.
+        data: sentences.
+        plan: how to search.
         start: a model to begin EM between labelled and unlabelled sentences with; None for the
             supervised one, which is estimated first.
 
     On a mesh of several processes, the data are those of this one, and all call this together.
     """
+    # Of all processes: where labels are missing in one, all need the first stage.
     known = all(mesh_peers(plan.mesh).exchange(data.labelled.is_labelled))
     stages = _stages(data, plan, known or start is not None)
     begun = _supervised_start(data, plan, known) if start is None else start
@@ -381,7 +391,7 @@ def _stages(data: HMMData, plan: HMMPlan, supervised: bool) -> list[EMOperator]:
     """In the order that they run in; without the first, where there is a supervised model."""
     shared = {"smoothing": plan.smoothing, "hard": plan.hard, "mesh": plan.mesh}
     stages = []
-    if not supervised:
+    if not supervised:  # nothing is frozen then: it finds what frozen families are frozen at
         stages.append(EMOperator(data.labelled, None, 0.0, **shared))
     if data.unlabelled is not None:
         corpora = data.labelled, data.unlabelled
@@ -400,9 +410,10 @@ def _supervised_start(data: HMMData, plan: HMMPlan, all_known: bool) -> HMM:
 
 
 def _counted(model: HMM, data: HMMData, plan: HMMPlan) -> HMMFitted:
+    """Where counting alone is the answer: its objective is still reported."""
     operator = EMOperator(data.labelled, None, 0.0, plan.smoothing, mesh=plan.mesh)
-    found = operator(model.probabilities)
-    return HMMFitted(model, model.probabilities, (found.objective,), None, 0, Outcome.COUNTED)
+    objective = operator(model.probabilities).objective
+    return HMMFitted(model, model.probabilities, (objective,), None, 0, Outcome.COUNTED)
 
 
 class _Run(NamedTuple):
@@ -422,7 +433,7 @@ def _climb(operator: EMOperator, start: HMM | HMMFitted, run: _Run) -> HMMFitted
     plan = run.plan
     model = start if isinstance(start, HMM) else start.model
     state, before = run.kept.resume(run.stage, EMState(model.probabilities), run.before)
-    if not state.iteration:
+    if not state.iteration:  # a state on disk has passed this before
         advice = "; smoothing above 0 makes all possible"
         operator.check_possible(model.probabilities, "X", "the supervised model", advice)
 

@@ -22,16 +22,15 @@ from jaxseq.hmm._model import EVENT_AXES, HMM, Multinomials
 from jaxseq.hmm._search import (
     HMMData,
     HMMFitted,
-    HMMPlan,
     check_balance,
     check_hmm_settings,
-    conditional_of,
-    features_of,
-    hmm_plan_of,
-    numbers_of,
+    conditional_crf,
+    make_hmm_plan,
     read_hmm_data,
     read_words,
     search_hmm,
+    word_features,
+    word_numbers,
 )
 from jaxseq.parallel import Devices
 from jaxseq.taggers import (
@@ -197,7 +196,7 @@ class HMMTagger(SequenceTagger):
         began = time.perf_counter()
         devices = Devices.from_mesh(mesh, sentence_numbers)
         with devices.agreeing():
-            plan = hmm_plan_of(self, mesh)
+            plan = make_hmm_plan(self, mesh)
             classes = None if self.classes is None else sorted(map(str, self.classes))
             devices.check_settings(
                 {**self.get_params(deep=False), "classes": classes},
@@ -227,8 +226,8 @@ class HMMTagger(SequenceTagger):
         check_is_fitted(self, "model_")
         sentences = list(check_sentences(X))  # read twice: for words, and by constraints
         words, lengths = read_words(sentences, self.column)
-        features = features_of(numbers_of(words, self.vocabulary_), lengths)
-        return ScoredSentences(conditional_of(self.model_), features, sentences)
+        features = word_features(word_numbers(words, self.vocabulary_), lengths)
+        return ScoredSentences(conditional_crf(self.model_), features, sentences)
 
     def _decode(self, scored: Decodable, mesh: Mesh | None) -> np.ndarray:
         if self.decoding == "viterbi":
@@ -320,13 +319,13 @@ class ImpossibleSentence(ValueError):
 # EM between labelled and unlabelled sentences for many values of the balance λ between them.
 
 
-STEP = 0.025
+WEIGHT_STEP = 0.025
 """Between two values of λ, as in figure 2 of Haffari & Sarkar."""
 
 
 @dataclass(frozen=True)
 class WeightSweep:
-    """What a sweep over λ found: for each of `weights` the trained tagger and its score.
+    """The trained tagger and its score for each of `weights`.
 
     A score is NaN where the tagger holds a sentence impossible that it was to be scored on: at
     λ = 1 nothing is smoothed. Such a λ is never the best.
@@ -392,29 +391,34 @@ def sweep_weights(
     Example:
         >>> X, y = [["the", "dog", "barks"]], [["D", "N", "V"]]
         >>> more = [["the", "cow", "barks"], ["the", "cow"]]
-        >>> found = sweep_weights(
+        >>> sweep = sweep_weights(
         ...     HMMTagger(unknown_below=1), X, y, unlabelled=more, weights=(0, 0.5),
         ...     scoring=lambda trained: trained.score([["the", "cow"]], [["D", "N"]]),
         ... )
-        >>> found.weights, found.scores.tolist()
+        >>> sweep.weights, sweep.scores.tolist()
         ((0.0, 0.5), [1.0, 1.0])
 
     References:
         Haffari & Sarkar 2008, section 5.1 and figure 2: (a) cold, (b) warm starts.
     """
     lambdas = _check_weights(weights)
-    plan = replace(hmm_plan_of(fresh(tagger)), progress=False)
+    plan = replace(make_hmm_plan(fresh(tagger)), progress=False)
     data = read_hmm_data(X, y, unlabelled, plan)
     if data.unlabelled is None:
         raise ValueError("unlabelled: expected at least one token, got none")
+    # Read once: all weights share the vocabulary, and the supervised model where EM begins.
     supervised = _uninterrupted(search_hmm(replace(data, unlabelled=None), plan))
     begin, taggers, scores = supervised.model, [], []
     with progress_bar("sweep over λ", len(lambdas), progress) as tick:
         for balance in lambdas:
-            found = supervised if balance == 0 else _train(data, plan, begin, balance)
-            taggers.append(_trained(tagger, data, found, balance))
-            scores.append(_score(scoring, taggers[-1]))
-            begin = found.model if warm_start else begin
+            fitted = supervised
+            if balance != 0:
+                fitted = _uninterrupted(search_hmm(data, replace(plan, weight=balance), begin))
+            trained = fresh(tagger).set_params(weight=balance)
+            trained._take_fitted(data, fitted)
+            taggers.append(trained)
+            scores.append(_score(scoring, trained))
+            begin = fitted.model if warm_start else begin
             tick(len(scores), scores[-1])
     return WeightSweep(lambdas, tuple(taggers), np.array(scores))
 
@@ -428,7 +432,7 @@ def _score(scoring: Callable[[HMMTagger], float], trained: HMMTagger) -> float:
 
 def _check_weights(weights: Sequence[float] | None) -> tuple[float, ...]:
     if weights is None:
-        return tuple(np.linspace(0, 1, round(1 / STEP) + 1).tolist())
+        return tuple(np.linspace(0, 1, round(1 / WEIGHT_STEP) + 1).tolist())
     if not len(weights):
         raise ValueError("weights: expected at least one, got none")
     for index, weight in enumerate(weights):
@@ -438,18 +442,8 @@ def _check_weights(weights: Sequence[float] | None) -> tuple[float, ...]:
     return tuple(float(weight) for weight in weights)
 
 
-def _train(data: HMMData, plan: HMMPlan, begin: HMM, balance: float) -> HMMFitted:
-    return _uninterrupted(search_hmm(data, replace(plan, weight=balance), begin))
-
-
-def _uninterrupted(found: HMMFitted) -> HMMFitted:
-    """Ctrl-C ends a training early, whose score would not count."""
-    if found.outcome == Outcome.INTERRUPTED:
+def _uninterrupted(fitted: HMMFitted) -> HMMFitted:
+    """KeyboardInterrupt after a training that Ctrl-C ended early: its score would not count."""
+    if fitted.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
-    return found
-
-
-def _trained(tagger: HMMTagger, data: HMMData, found: HMMFitted, balance: float) -> HMMTagger:
-    trained = fresh(tagger).set_params(weight=balance)
-    trained._take_fitted(data, found)
-    return trained
+    return fitted

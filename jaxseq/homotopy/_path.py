@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 import os
 import time
 import warnings
@@ -12,11 +11,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxseq._io import load_checkpoint, save_checkpoint
-from jaxseq.homotopy._linear import SINGLE, Leading, linearise_flat
+from jaxseq._io import Fingerprint, SearchStore
+from jaxseq.homotopy._linear import Leading, linearise_flat
 from jaxseq.homotopy._problem import Problem, find_flat, unraveller
 from jaxseq.homotopy._settings import PathSettings
 
@@ -276,25 +274,25 @@ class PathKeeper:
     def __init__(
         self, file: str | os.PathLike[str] | None, problem: Problem, settings: PathSettings
     ) -> None:
-        self._file, self._last = file, -float("inf")
-        # Once per path and not at every write: it takes an E-step.
-        self._about = "" if file is None else _fingerprint(problem, settings)
+        # The fingerprint once per path, and not at every write: it takes an E-step.
+        self._store = SearchStore(file, lambda: _fingerprint(problem, settings))
+        self._last = -float("inf")
 
     def keep(self, path: Path, *, at_once: bool = False) -> None:
         """Write it, unless that was done a moment ago."""
         due = at_once or time.monotonic() - self._last > SECONDS_BETWEEN_WRITES
-        if self._file is None or not due:
+        if self._store.path is None or not due:
             return
-        extra = {
+        notes = {
             "next_step": path.next_step,
             "leading": path.leading.values.tolist(),
             "events": [(e.outcome.name, e.step, e.lam, e.corrections) for e in path.events],
             "outcome": None if path.outcome is None else path.outcome.name,
             **{name: getattr(path, name).tolist() for name in SERIES},
         }
-        arrays = [np.ascontiguousarray(getattr(path, name)) for name in ARRAYS]
-        arrays += [np.ascontiguousarray(getattr(path.leading, name)) for name in LEADING]
-        save_checkpoint(self._file, arrays, self._about, extra)
+        arrays = {name: getattr(path, name) for name in ARRAYS}
+        arrays |= {name: getattr(path.leading, name) for name in LEADING}
+        self._store.save(notes, arrays)
         self._last = time.monotonic()
 
 
@@ -304,39 +302,25 @@ def load_path(file: str | os.PathLike[str], problem: Problem, settings: PathSett
     Example:
         See `save_path`.
     """
-    points, eigenvalues, kept = _read_counts(file)
-    shapes = [(points, problem.size + 1), (points, eigenvalues), *2 * [(problem.size + 1,)]]
-    like = [jnp.zeros(shape, problem.dtype) for shape in shapes]
-    like += [jnp.zeros((kept, problem.size), SINGLE) for _ in LEADING]
-    arrays, extra = load_checkpoint(file, like, _fingerprint(problem, settings))
-    arrays = [np.asarray(array) for array in arrays]
-    events = tuple(Event(StepOutcome[name], *numbers) for name, *numbers in extra["events"])
+    saved = SearchStore(file, lambda: _fingerprint(problem, settings)).load()
+    if saved is None:
+        raise FileNotFoundError(f"{file}: expected a file of save_path, got none")
+    notes, arrays = saved
+    events = tuple(Event(StepOutcome[name], *numbers) for name, *numbers in notes["events"])
+    values = np.asarray(notes["leading"], np.float64)
     return Path(
-        **dict(zip(ARRAYS, arrays)),
-        **{name: np.asarray(extra[name], np.float64) for name in SERIES},
-        leading=Leading(np.asarray(extra["leading"], np.float64), *arrays[len(ARRAYS) :]),
-        next_step=extra["next_step"],
+        **{name: arrays[name] for name in ARRAYS},
+        **{name: np.asarray(notes[name], np.float64) for name in SERIES},
+        leading=Leading(values, *(arrays[name] for name in LEADING)),
+        next_step=notes["next_step"],
         events=events,
         crossed=sum(event.outcome is StepOutcome.CROSSED for event in events),
-        outcome=None if extra["outcome"] is None else PathOutcome[extra["outcome"]],
+        outcome=None if notes["outcome"] is None else PathOutcome[notes["outcome"]],
         unravel=unraveller(problem),
     )
 
 
-def _read_counts(file: str | os.PathLike[str]) -> tuple[int, int, int]:
-    """The points, the eigenvalues per point and the eigenvectors of a file; zeros for a foreign
-    one, which `load_checkpoint` then refuses."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(file, framework="numpy") as opened:
-            points, eigenvalues = opened.get_slice("001").get_shape()
-            return points, eigenvalues, opened.get_slice(f"{len(ARRAYS):03d}").get_shape()[0]
-    except SafetensorError:
-        return 0, 0, 0
-
-
-def _fingerprint(problem: Problem, settings: PathSettings) -> str:
+def _fingerprint(problem: Problem, settings: PathSettings) -> Fingerprint:
     """A name for the problem and the way it is followed, the same whenever both are.
 
     The map E itself cannot be compared; its values at c stand for it, rounded as sums may be
@@ -348,12 +332,10 @@ def _fingerprint(problem: Problem, settings: PathSettings) -> str:
     rounded = [f"{np.linalg.norm(size):.5g}" for size in sizes]
     middle = [f"{weight:.5g}" for weight in flat.weights(0.5)[0]]
     chosen = {k: str(v) for k, v in settings._asdict().items() if k not in LIMITS}
-    said = repr((rounded, middle, problem.structure.name, chosen)).encode()
-    # Unscaled, as the scale may hold a sum too.
-    digest = hashlib.sha256(said)
-    for leaf in jax.tree.leaves(problem.constant):
-        digest.update(np.ascontiguousarray(leaf).tobytes())
-    return f"homotopy {digest.hexdigest()}"
+    # The constant unscaled, as the scale may hold a sum too.
+    constant = [np.asarray(leaf) for leaf in jax.tree.leaves(problem.constant)]
+    name = problem.structure.name
+    return Fingerprint("homotopy", rounded, middle, name, chosen, *constant)
 
 
 # -------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def test_unknown_words():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"labels": [[0]]}, "labels: expected 2, one a sequence, got 1"),
+        ({"labels": [[0]]}, "labels: expected 2, one per sequence, got 1"),
         ({"labels": [[0], [0]], "num_labels": None}, "num_labels: expected 1 or more"),
         ({"labels": [[0], [2, 0]]}, r"labels\[1\]\[0\]: expected −1.*0 … 1, got 2"),
         ({"labels": [[0], [0]]}, r"labels\[1\]: expected integers of shape \[2\]"),
