@@ -21,10 +21,7 @@ from jaxseq.cli._files import (
     FEATURES,
     LABEL,
     STANDARD,
-    WEIGHTS,
     Corpus,
-    Names,
-    add_corpus_options,
     iter_blocks,
     iter_input,
     read_corpus,
@@ -34,6 +31,7 @@ from jaxseq.cli._files import (
     require_rereadable,
     shown,
 )
+from jaxseq.cli._options import WEIGHTS, Names, add_corpus_options
 from jaxseq.cli._questions import (
     ActiveRun,
     AnswerRules,
@@ -58,14 +56,8 @@ from jaxseq.cli._questions import (
     tell,
     write_corpora,
 )
-from jaxseq.cli._train import (
-    BUILT_IN,
-    BY_COLUMNS,
-    OUTSIDE,
-    choose_templates,
-    read_unlabelled,
-    usual_templates,
-)
+from jaxseq.cli._templates import BUILT_IN, BY_COLUMNS, choose_templates, usual_templates
+from jaxseq.cli._unlabelled import OUTSIDE, read_unlabelled
 from jaxseq.text import Sentence, Templates, open_to_replace
 
 # -------------------------------------------------------------------------------------------------
@@ -650,16 +642,14 @@ answers of other programs, JSON lines (a list of labels: one of them is right):
 """
 
 
-def add_active(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq active``."""
-    parser = subparsers.add_parser(
-        "active",
-        help="active learning: have the labels asked for that the model learns most from",
-        description="Active learning with partial labels: the model asks for the labels that it is "
-        "least sure of, learns from the answers, and says when it is enough.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def add_active(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``jaxseq active``."""
+    parser.description = (
+        "Active learning with partial labels: the model asks for the labels that it is "
+        "least sure of, learns from the answers, and says when it is enough."
     )
+    parser.epilog = EXAMPLE
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     inner = parser.add_subparsers(title="subcommands", metavar="subcommand", required=True)
     for add_subcommand in SUBCOMMANDS:
         add_subcommand(inner)

@@ -84,13 +84,9 @@ def hmm_as_text(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def add_inspect(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq inspect``."""
-    parser = subparsers.add_parser(
-        "inspect",
-        help="what a model has learnt: labels, weights, top features and transitions",
-        description="Show what a model has learnt.",
-    )
+def add_inspect(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``jaxseq inspect``."""
+    parser.description = "Show what a model has learnt."
     add = parser.add_argument
     add("model", metavar="DIR", help="of jaxseq train")
     add("--label", metavar="L", help="only this one's features (words, of an HMM) and transitions")

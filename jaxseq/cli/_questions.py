@@ -22,7 +22,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from jaxseq.active import Answer
-from jaxseq.cli._files import add_model_settings
+from jaxseq.cli._options import add_model_settings
 from jaxseq.metrics import span_scores
 from jaxseq.text import Sentence, Templates, sentence_of
 
