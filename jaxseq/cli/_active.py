@@ -88,7 +88,7 @@ def _names_of_pool(options: argparse.Namespace) -> Names:
         if len(options.columns) < 2 or options.columns[-1] is None:
             raise ValueError("--columns: expected a name for the label, the last, and one before")
         return options.columns
-    if options.format != "conll" or options.pool_format == "plain":
+    if options.pool_format == "plain":
         return (FEATURES[0], LABEL)
     path: str = options.pool
     if path == STANDARD:
@@ -173,8 +173,8 @@ def add_start(subparsers: Any) -> None:
     add = parser.add_argument
     add("--pool", required=True, metavar="FILE", help="sentences to choose from; labels in it are "
         "never looked at; columns may lack the label (- is standard input)")  # fmt: skip
-    add("--pool-format", choices=("same", "plain"), default="same", help="of the pool: that of "
-        "--format, or plain text, one sentence a line, tokens between spaces (same)")  # fmt: skip
+    add("--pool-format", choices=("same", "plain"), default="same", help="of the pool: columns "
+        "as in --train, or plain text, one sentence a line, tokens between spaces (same)")  # fmt: skip
     add("--train", metavar="FILE", help="sentences that have labels; the last column is the label")
     add("--labels", type=parse_labels, metavar="A,B,…", help="all labels that may be given; with "
         "--train those that it lacks")  # fmt: skip

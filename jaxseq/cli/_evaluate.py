@@ -71,11 +71,9 @@ def _labels(options: argparse.Namespace) -> tuple[Labels, Labels, str]:
     if options.file is not None:
         if options.model is not None or options.test is not None:
             raise ValueError("evaluate: expected FILE, or --model and --test; got both")
-        for name in ("columns", "scheme_to", "constraints", "beam"):
+        for name in ("columns", "scheme_to", "unknown_label", "constraints", "beam"):
             if getattr(options, name) is not None:
                 raise ValueError(f"{flag(name)}: expected with --model and --test only")
-        if options.format != "conll":
-            raise ValueError("--format: expected with --model and --test only")
         return *_read_predictions(options.file, options.delimiter), shown(options.file)
     if options.model is None or options.test is None:
         raise ValueError("evaluate: expected FILE, or --model and --test; got neither")

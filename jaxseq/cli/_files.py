@@ -13,17 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from jaxseq.cli._options import Names, flag
+from jaxseq.cli._options import Names
 from jaxseq.text import (
     Sentence,
     TemplateExtractor,
-    convert_tags,
     iter_conll,
     iter_lines,
     open_to_replace,
-    read_ads,
-    read_citations,
-    read_genetag,
     split_cells,
 )
 
@@ -281,10 +277,7 @@ def _wrong_cells(place: str, width: int, cells: list[str], line: str) -> str:
     )
 
 
-# Labelled corpora in the formats that the command line reads.
-
-UNLABELLED = "?"
-"""What the ads corpus has for a token without a label."""
+# Labelled corpora.
 
 
 @dataclass(frozen=True)
@@ -322,7 +315,7 @@ class Corpus:
             if None in labels:
                 raise ValueError(
                     f"{self.path}: sentence {index}: expected a label on every token to evaluate "
-                    f"with, found {UNLABELLED!r}"
+                    "with, got one that is not known"
                 )
             known.append([label for label in labels if label is not None])
         return known
@@ -354,16 +347,7 @@ def read_corpus(
         ValueError: for a file without sentences, unless others of several processes have some.
     """
     require_file(path)
-    if options.format == "conll":
-        corpus = _read_columns(path, options, scheme, like, part, siblings)
-    else:
-        for name in ("columns", "delimiter"):
-            if getattr(options, name) is not None:
-                raise ValueError(f"{flag(name)}: expected with --format conll only")
-        sentences = read_other_format(path, options.format, options.scheme_to)
-        # The parts of speech of GENETAG are missing just where a gene is: they give labels away.
-        missing = UNLABELLED if options.format == "ads" else None
-        corpus = _split(path, sentences, ("word", LABEL), missing, part)
+    corpus = _read_columns(path, options, scheme, like, part, siblings)
     tokens = corpus.tokens if part is None else corpus.sentences_in_file
     if not tokens and _filled(siblings, options) is None:
         raise ValueError(f"{path}: expected at least one sentence, found none")
@@ -372,11 +356,8 @@ def read_corpus(
 
 def _filled(files: Sequence[str], options: argparse.Namespace) -> str | None:
     """The first of the files that has something in it."""
-    for file in filter(os.path.isfile, files):
-        columns = options.format == "conll"
-        if first_width(file, options.delimiter) if columns else os.stat(file).st_size:
-            return file
-    return None
+    there = filter(os.path.isfile, files)
+    return next((file for file in there if first_width(file, options.delimiter)), None)
 
 
 def _read_columns(
@@ -403,41 +384,19 @@ def _read_columns(
         path,
         names,
         delimiter=options.delimiter,
-        scheme_from=None if options.scheme_to else scheme,
+        # What stands for an unknown label is no tag of any scheme.
+        scheme_from=None if options.scheme_to or options.unknown_label is not None else scheme,
         scheme_to=options.scheme_to,
     )
-    return _split(path, sentences, names, None, part)
-
-
-def read_other_format(path: str, form: str, scheme_to: str | None) -> list[Sentence]:
-    """Sentences with the columns word and label of a file that is not one of columns.
-
-    Args:
-        path: the file.
-        form: one of `FORMATS`, except conll.
-        scheme_to: the scheme to convert labels to; None leaves them as they are.
-    """
-    if form == "citations":
-        return read_citations(path, scheme=scheme_to)
-    if form == "genetag":
-        sentences = read_genetag(path)
-        if scheme_to is None:
-            return sentences
-        return [
-            Sentence({"word": s["word"], LABEL: convert_tags(s[LABEL], "IOB2", scheme_to)}, s.name)
-            for s in sentences
-        ]
-    if scheme_to is not None:
-        raise ValueError("--scheme-to: expected labels of a scheme; those of ads have no B and I")
-    return read_ads(path)
+    return _split(path, sentences, names, options.unknown_label, part)
 
 
 def _split(
     path: str,
     sentences: Iterable[Sentence],
     names: Names,
-    missing: str | None = None,
-    part: Part | None = None,
+    unknown: str | None,
+    part: Part | None,
 ) -> Corpus:
     label = str(names[-1])
     first, step = (0, 1) if part is None else part
@@ -446,7 +405,7 @@ def _split(
     for count, sentence in enumerate(sentences, 1):
         if (count - 1 - first) % step == 0:
             kept.append(sentence)
-    labels = [[None if tag == missing else tag for tag in s[label]] for s in kept]
+    labels = [[None if tag == unknown else tag for tag in s[label]] for s in kept]
     return Corpus(path, kept, labels, names, count)
 
 

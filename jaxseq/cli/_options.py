@@ -10,9 +10,6 @@ from typing import Any, NoReturn
 Names = tuple[str | None, ...]
 """A name for each column of a file; None for one that is left out."""
 
-FORMATS = ("conll", "citations", "genetag", "ads")
-"""Choices of ``--format`` for labelled files."""
-
 WEIGHTS = ("mixed", "observed", "dense", "tied")
 """Choices of ``--weights``."""
 
@@ -207,10 +204,12 @@ def add_column_options(parser: argparse.ArgumentParser) -> None:
 
 def add_corpus_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how labelled files are to be read."""
-    parser.add_argument(
-        "--format", choices=FORMATS, default="conll", help="of the labelled files (conll)"
-    )
     add_column_options(parser)
+    parser.add_argument(
+        "--unknown-label",
+        metavar="TEXT",
+        help="what the labelled files have for a label that is not known (such as ?)",
+    )
     parser.add_argument(
         "--scheme-to",
         metavar="IOB2",

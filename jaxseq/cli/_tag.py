@@ -60,9 +60,10 @@ def add_tag(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--tokenize",
-        choices=("spaces", "citations"),
+        choices=("spaces", "punctuation"),
         default="spaces",
-        help="how to split plain text: at spaces, or as train --format citations does (spaces)",
+        help="how to split plain text: at spaces, or also with each punctuation mark a token of "
+        "its own (spaces)",
     )
     add_column_options(parser)
     add(
@@ -130,10 +131,9 @@ def _plain_items(
     options: argparse.Namespace, needed: Sequence[str], labels: Sequence[str]
 ) -> Iterator[_Item]:
     require_columns(needed, ["word"], _reader(options), shown(options.file))
-    tokenize = tokenize_citation if options.tokenize == "citations" else str.split
+    split = tokenize_citation if options.tokenize == "punctuation" else str.split
     for line in iter_input(options.file):
-        words = tokenize(line)
-        if words:
+        if words := split(line):
             yield _Item(words, {"word": words}, options.delimiter or " ")
 
 

@@ -84,13 +84,7 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
         help="how its gradient is computed; all give the same model (mann)",
     )
     add_vocabulary_option(group)
-    add_process_options(parser).add_argument(
-        "--model-devices",
-        type=int,
-        metavar="N",
-        help="share the weights out over N devices of a process, for a model that does not fit "
-        "one; with --weights dense",
-    )
+    add_process_options(parser)
     parser.set_defaults(run=_run, method="crf")
 
 
@@ -137,7 +131,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _train(options: argparse.Namespace, peers: Peers) -> int:
     with peers.guard():
-        _check_model_devices(options)
         check_places(options, peers)
         train, numbers = read_training(options.train, options, peers)
         tagger = untrained_crf(options, train)
@@ -146,54 +139,18 @@ def _train(options: argparse.Namespace, peers: Peers) -> int:
         data = read_data(options, peers, train, numbers, columns_read(tagger))
         arguments: dict[str, Any] = {"warm_start_from": _older_model(options)}
     arguments |= fit_arguments(data, peers)
-    sharing: dict[str, Any] = {}
-    if options.model_devices is not None:
-        from jaxseq.parallel import make_mesh
-
-        # What did not fit one device in training does not when the model is evaluated, either.
-        sharing = {"mesh": make_mesh(model=options.model_devices)}
     if data.unlabelled is None:
-        tagger.fit(train.sentences, train.labels, **(arguments | sharing))
+        tagger.fit(train.sentences, train.labels, **arguments)
         trained = Trained(tagger, iterations_before_interrupt(tagger))
     else:
-        trained = _train_with_entropy(tagger, data, data.unlabelled, options, arguments | sharing)
-    return finish(
-        options,
-        peers,
-        data.dev,
-        trained,
-        *data.counts(peers),
-        predict=lambda sentences: tagger.predict(sentences, **sharing),
-    )
+        trained = _train_with_entropy(tagger, data, data.unlabelled, options, arguments)
+    return finish(options, peers, data.dev, trained, *data.counts(peers))
 
 
 def _older_model(options: argparse.Namespace) -> CRFTagger | None:
     from jaxseq.taggers import load
 
     return None if options.warm_start is None else load(options.warm_start)
-
-
-def _check_model_devices(options: argparse.Namespace) -> None:
-    """ValueError where weights cannot be shared out over so many devices."""
-    count = options.model_devices
-    if count is None:
-        return
-    if count < 1:
-        raise ValueError(f"--model-devices: expected 1 or more, got {count}")
-    if options.choose_entropy_weight:
-        raise ValueError("--model-devices: expected no --choose-entropy-weight along with it")
-    if options.algorithm != "lbfgs":
-        raise ValueError(f"--model-devices: expected --algorithm lbfgs, got {options.algorithm}")
-    if count > 1 and options.weights != "dense":
-        raise ValueError(f"--model-devices: expected --weights dense, got {options.weights}")
-    import jax
-
-    there = jax.local_device_count()
-    if there % count:
-        raise ValueError(
-            f"--model-devices: expected a number that the {there} devices of this process can be "
-            f"divided by, got {count} (JAX_NUM_CPU_DEVICES=N makes N of the cores)"
-        )
 
 
 # Entropy regularisation. Cross-validation may take hours, so that what it has found is kept until
@@ -320,8 +277,8 @@ def _train_with_entropy(
 
 # Shards: training from a folder of ``jaxseq shard``, which may be larger than memory.
 
-NOT_WITH_SHARDS = ("unlabelled", "warm_start", "model_devices")
-"""Options of trainings that hold the corpus, or that cut the weights into blocks."""
+NOT_WITH_SHARDS = ("unlabelled", "warm_start")
+"""Options of trainings that hold the corpus."""
 
 
 def _add_shards_options(

@@ -86,8 +86,7 @@ def add_unlabelled_option(group: Any, required: bool = False) -> None:
         nargs="+",
         metavar="FILE",
         help="one or more files of sentences in the format of --train, whose labels are ignored; "
-        "columns may also lack the label, or be words alone (- is standard input), and citations "
-        "may be plain text with one per line",
+        "columns may also lack the label, or be words alone (- is standard input)",
     )
 
 
@@ -103,10 +102,10 @@ def add_vocabulary_option(group: Any) -> None:
 # Runs of several processes: their options, and how each of them ends.
 
 
-def add_process_options(parser: argparse.ArgumentParser) -> Any:
-    """Add the options that make a run one of several processes; returns their group."""
+def add_process_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that make a run one of several processes."""
     group = parser.add_argument_group(
-        "several processes and devices",
+        "several processes",
         "Start the same command once per process, with another --process-id each; every process "
         "reads its own part of the corpus (whole files, or every Nth sentence), and process 0 "
         "writes. Without these options, the variables JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES "
@@ -116,7 +115,6 @@ def add_process_options(parser: argparse.ArgumentParser) -> Any:
     group.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 can be reached")
     group.add_argument("--num-processes", type=int, metavar="N", help="how many there are")
     group.add_argument("--process-id", type=int, metavar="I", help="which one this is, 0 to N - 1")
-    return group
 
 
 ALONE = ("codl crf", "self crf", "self hmm")

@@ -13,15 +13,12 @@ from jaxseq.cli._files import (
     Corpus,
     Part,
     iter_blocks,
-    iter_input,
-    read_other_format,
     require_columns,
     require_file,
-    require_rereadable,
     shown,
 )
 from jaxseq.cli._options import Names
-from jaxseq.text import NEW_REFERENCE, Sentence, read_plain, sentence_of, tokenize_citation
+from jaxseq.text import Sentence, sentence_of
 
 OUTSIDE = "O"
 """The label of tokens outside of any chunk, in all schemes."""
@@ -63,26 +60,10 @@ def read_unlabelled(
     selection = _Selection(part)
     for path in options.unlabelled:
         before = selection.seen
-        if options.format == "conll":
-            _read_columns(path, options, train, needed, selection)
-        else:
-            require_file(path)
-            for sentence in filter(len, _read_other(path, options.format)):
-                words = {"word": sentence["word"]}
-                selection.take(partial(sentence_of, words, sentence.name))
+        _read_columns(path, options, train, needed, selection)
         if selection.seen == before:
             raise ValueError(f"{shown(path)}: expected at least one sentence, found none")
     return selection.kept
-
-
-def _read_other(path: str, form: str) -> list[Sentence]:
-    """Sentences of a format that has no columns; citations may also be plain lines."""
-    if form == "citations":
-        require_rereadable(path, "its beginning tells whether its fields are tagged")
-        first = next((line for line in iter_input(path) if line.strip()), "")
-        if first.strip() != NEW_REFERENCE:
-            return read_plain(path, tokenize=tokenize_citation)
-    return read_other_format(path, form, scheme_to=None)
 
 
 def _read_columns(

@@ -12,8 +12,8 @@ from jaxseq.text import CONLL2000, CONLL2003, GENE_MENTION, TOKEN_IDENTITY
 
 def read(path, text, **options):
     path.write_text(text)
-    chosen = {"format": "conll", "columns": None, "delimiter": None, "scheme_to": None, **options}
-    return read_corpus(str(path), argparse.Namespace(**chosen))
+    chosen = {"columns": None, "delimiter": None, "scheme_to": None, "unknown_label": None}
+    return read_corpus(str(path), argparse.Namespace(**{**chosen, **options}))
 
 
 @pytest.mark.parametrize(
@@ -53,47 +53,28 @@ def test_names_of_a_file_to_tag():
         unlabelled_columns(2, ("a", "b", "c", "d"), ["a"], "f")
 
 
-def test_citations(tmp_path):
-    text = "<NEWREFERENCE>\n<title> On CRFs. </title> <date> 2001 </date>\n"
-    corpus = read(tmp_path / "f", text, format="citations")
-    assert corpus.sentences[0]["word"] == ("On", "CRFs", ".", "2001")
-    assert corpus.labels == [["title", "title", "title", "date"]]
-    corpus = read(tmp_path / "f", text, format="citations", scheme_to="IOBES")
-    assert corpus.labels == [["B-title", "I-title", "E-title", "S-date"]]
-
-
-def test_genetag_offers_no_parts_of_speech(tmp_path):
-    """They are missing just where a gene is, and would tell the label."""
-    text = "@@1 The/DT SNF1/NEWGENE gene/NEWGENE\n@@2 PKA/NEWGENE is/VB\n"
-    corpus = read(tmp_path / "f", text, format="genetag")
-    assert corpus.names == ("word", "label")
-    assert corpus.labels == [["O", "B-GENE", "I-GENE"], ["B-GENE", "O"]]
-    corpus = read(tmp_path / "f", text, format="genetag", scheme_to="IOBES")
-    assert corpus.labels == [["O", "B-GENE", "E-GENE"], ["S-GENE", "O"]]
-    with pytest.raises(ValueError, match="expected a column 'pos'"):
-        choose_templates("conll2000", corpus.names[:-1], "f")
-
-
-def test_a_question_mark_is_no_label_in_ads_only(tmp_path):
+def test_what_stands_for_an_unknown_label(tmp_path):
     text = "sunny FEATURES\ncall ?\n"
-    corpus = read(tmp_path / "f", text, format="ads")
+    corpus = read(tmp_path / "f", text, unknown_label="?")
     assert corpus.labels == [["FEATURES", None]]
     with pytest.raises(ValueError, match="sentence 1: expected a label on every token"):
         corpus.known_labels()
     corpus = read(tmp_path / "f", text)
     assert corpus.labels == corpus.known_labels() == [["FEATURES", "?"]]
-    with pytest.raises(ValueError, match="--scheme-to: expected labels of a scheme"):
-        read(tmp_path / "f", text, format="ads", scheme_to="IOB2")
+    with pytest.raises(ValueError, match="f:1: column label: expected tags that obey"):
+        read(tmp_path / "f", text, unknown_label="?", scheme_to="IOB2")
 
 
-def test_columns_are_of_column_files(tmp_path):
-    with pytest.raises(ValueError, match="--columns: expected with --format conll only"):
-        read(tmp_path / "f", "a X\n", format="ads", columns=("word", "label"))
+def test_a_scheme_does_not_refuse_unknown_labels(tmp_path):
+    (tmp_path / "f").write_text("the B-NP\ndog ?\n")
+    options = argparse.Namespace(columns=None, delimiter=None, scheme_to=None, unknown_label="?")
+    corpus = read_corpus(str(tmp_path / "f"), options, scheme="IOB2")
+    assert corpus.labels == [["B-NP", None]]
 
 
 def test_what_can_be_read_only_once_needs_names(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    options = argparse.Namespace(format="conll", columns=None, delimiter=None, scheme_to=None)
+    options = argparse.Namespace(columns=None, delimiter=None, scheme_to=None, unknown_label=None)
     with pytest.raises(ValueError, match="expected a regular file, found a pipe or a device"):
         read_corpus(str(tmp_path / "pipe"), options)
 

@@ -69,7 +69,6 @@ def test_a_cutoff_that_leaves_nothing_is_refused(run, command, tmp_path):
         (["--train", "train.txt"], "--shards: expected alone, got --train too"),
         (["--templates", "token"], "--templates: expected nothing along with --shards"),
         (["--unlabelled", "more.txt"], "--unlabelled: expected nothing along with --shards"),
-        (["--model-devices", "2"], "--model-devices: expected nothing along with --shards"),
     ],
 )
 def test_what_does_not_go_with_shards(run, tmp_path, changes, message):

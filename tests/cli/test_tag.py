@@ -123,7 +123,7 @@ def test_plain_text(toy, tmp_path, succeed):
     found = succeed("tag", "--model", tmp_path / "m", "--format", "plain", tmp_path / "text")
     assert found == "the B-NP\ndog I-NP\n\nbarks B-VP\n. O\n\n"
     (tmp_path / "text").write_text("the dog.\n")
-    more = ["--format", "plain", "--tokenize", "citations", "--delimiter", "tab"]
+    more = ["--format", "plain", "--tokenize", "punctuation", "--delimiter", "tab"]
     found = succeed("tag", "--model", tmp_path / "m", *more, tmp_path / "text")
     assert found == "the\tB-NP\ndog\tI-NP\n.\tO\n\n"
 

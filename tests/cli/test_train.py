@@ -111,12 +111,12 @@ def test_tabs_compression_and_conversion(toy, tmp_path, succeed):
     assert "word[0]=hot dog" in tagger.extractor_.attribute_names()
 
 
-def test_ads_may_lack_labels(toy, tmp_path, run, succeed):
+def test_labels_may_be_unknown(toy, tmp_path, run, succeed):
     (tmp_path / "ads").write_text("sunny FEATURES\ncall CONTACT\n\nsunny ?\nnow ?\n")
     files = {"data": tmp_path / "ads", "templates": "token"}
-    succeed(*train(toy, tmp_path / "m", "--format", "ads", "--quiet", **files))
+    succeed(*train(toy, tmp_path / "m", "--unknown-label", "?", "--quiet", **files))
     assert jaxseq.load(tmp_path / "m").classes_.tolist() == ["CONTACT", "FEATURES"]
-    more = ["--format", "ads", "--dev", tmp_path / "ads"]
+    more = ["--unknown-label", "?", "--dev", tmp_path / "ads"]
     status, _, err = run(*train(toy, tmp_path / "m2", *more, **files))
     assert status == 2
     assert f"{tmp_path / 'ads'}: sentence 2: expected a label on every token" in err

@@ -11,11 +11,18 @@ from jaxseq.cli._files import read_corpus
 from jaxseq.cli._unlabelled import read_unlabelled
 from tests.cli.conftest import TEXTS, columns_of
 
+OPTIONS = {
+    "columns": None,
+    "delimiter": None,
+    "scheme_to": None,
+    "unknown_label": None,
+    "templates": "t",
+}
+
 
 def read(path, text, train="a DT X\nb NN Y\n", needed=("word",), **more):
     """The unlabelled sentences of a file beside a labelled one."""
-    chosen = {"format": "conll", "columns": None, "delimiter": None, "scheme_to": None, **more}
-    options = argparse.Namespace(**chosen, templates="t", unlabelled=[str(path)])
+    options = argparse.Namespace(**{**OPTIONS, **more}, unlabelled=[str(path)])
     labelled = path.with_name("labelled")
     labelled.write_text(train)
     if text is not None:
@@ -26,12 +33,11 @@ def read(path, text, train="a DT X\nb NN Y\n", needed=("word",), **more):
 
 def test_each_process_keeps_its_part_of_all_files(tmp_path):
     """By turns across the files; labels in the place of a column are seen whoever keeps them."""
-    chosen = {"format": "conll", "columns": None, "delimiter": None, "scheme_to": None}
     files = [str(tmp_path / name) for name in ("one", "two")]
     (tmp_path / "one").write_text("a DT\n\nb NN\n\nc NN\n")
     (tmp_path / "two").write_text("d X\n\ne Y\n")
     (tmp_path / "labelled").write_text("a DT X\nb NN Y\n")
-    options = argparse.Namespace(**chosen, templates="t", unlabelled=files)
+    options = argparse.Namespace(**OPTIONS, unlabelled=files)
     train = read_corpus(str(tmp_path / "labelled"), options)
 
     def words(part, needed=("word",)):
@@ -68,24 +74,10 @@ def test_names_delimiters_marks_and_compression(tmp_path, type_in):
     assert read(tmp_path / "f", "1\ta b\n", train, **more) == [{"form": ["a b"]}]
     assert read(tmp_path / "f", "a b\n", train, **more) == [{"form": ["a b"]}]
     type_in("a DT\n\nb NN\n")
-    options = argparse.Namespace(
-        format="conll", columns=None, delimiter=None, templates="t", unlabelled="-"
-    )
+    options = argparse.Namespace(**OPTIONS, unlabelled="-")
     (tmp_path / "f").write_text("a DT X\n")
-    train = read_corpus(str(tmp_path / "f"), argparse.Namespace(**vars(options), scheme_to=None))
+    train = read_corpus(str(tmp_path / "f"), options)
     assert [s["word"] for s in read_unlabelled(options, train, ["word"])] == [("a",), ("b",)]
-
-
-def test_other_formats(tmp_path):
-    ads = "sunny FEATURES\n\ncall ?\nnow ?\n"
-    expected = [{"word": ["sunny"]}, {"word": ["call", "now"]}]
-    assert read(tmp_path / "f", ads, ads, format="ads") == expected
-    tagged = "<NEWREFERENCE>\n<title> On CRFs. </title> <date> 2001 </date>\n"
-    expected = [{"word": ["On", "CRFs", ".", "2001"]}]
-    for text in (tagged, "\nOn CRFs. 2001\n"):
-        assert read(tmp_path / "f", text, tagged, format="citations") == expected
-    genes = "@@1 The/DT SNF1/NEWGENE\n"
-    assert read(tmp_path / "f", genes, genes, format="genetag") == [{"word": ["The", "SNF1"]}]
 
 
 def test_labels_in_the_place_of_a_feature(tmp_path):
@@ -170,7 +162,7 @@ def test_one_line_and_nothing_written(toy, tmp_path, run, monkeypatch, more, mes
 
 def test_unknown_labels_cannot_be_cross_validated_on(tmp_path, run):
     (tmp_path / "ads").write_text("sunny FEATURES\n\ncall ?\nnow ?\n" * 5)
-    given = ["train", "--train", tmp_path / "ads", "--format", "ads", "--templates", "token"]
+    given = ["train", "--train", tmp_path / "ads", "--unknown-label", "?", "--templates", "token"]
     given += ["--unlabelled", tmp_path / "ads", "--out", tmp_path / "m"]
     status, _, err = run(*given, "--choose-entropy-weight")
     assert status == 2

@@ -4,8 +4,6 @@ Prints a JSON object from the name of a result to its distance (or to what was s
 float32 and float64.
 """
 
-import contextlib
-import io
 import json
 import sys
 import tempfile
@@ -17,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.base import clone
 
-from jaxseq.cli import main as main_of_jaxseq
 from jaxseq.constraints import AtMostOnce, CoDL, Penalised, StartsWith
 from jaxseq.crf import (
     CRFTagger,
@@ -36,7 +33,6 @@ from jaxseq.hmm import (
     viterbi_counts,
 )
 from jaxseq.parallel import make_mesh
-from jaxseq.taggers import load
 from tests.parallel import lowered, problems, stopped, streamed
 
 CASES = {
@@ -202,24 +198,6 @@ def taggers(dtype):
     yield "CoDL", problems.distance(*models)
 
 
-def command_line():
-    """``--model-devices``: how far the model is from one of a single device, and its report."""
-    X, y = draw_sentences(np.random.default_rng(70), 20)
-    pairs = [[f"{w} {label}" for w, label in zip(*each)] for each in zip(X, y) if each[0]]
-    with tempfile.TemporaryDirectory() as place:
-        folder, models = Path(place), []
-        (folder / "corpus").write_text("\n\n".join("\n".join(lines) for lines in pairs) + "\n")
-        (folder / "templates").write_text("word[0]\n")
-        usual = ["train", "--train", folder / "corpus", "--templates", folder / "templates"]
-        usual += ["--weights", "dense", "--dev", folder / "corpus", "--json", "--out"]
-        for name, more in (("one", []), ("many", ["--model-devices", 2])):
-            with contextlib.redirect_stdout(io.StringIO()) as told:
-                status = main_of_jaxseq([*map(str, [*usual, folder / name, *more])])
-            models.append(load(folder / name).model_)
-        yield "status, f1", [status, json.loads(told.getvalue())["dev"]["overall"]["f1"]]
-    yield "distance", problems.distance(*models)
-
-
 def from_shards():
     """Training on shards: devices with several streams and with one, and with parts of a stream."""
     with tempfile.TemporaryDirectory() as place:
@@ -267,7 +245,6 @@ def main():
         with jax.enable_x64(x64):
             parts = (objectives, counts, entropy if x64 else taggers)
             found[dtype] = dict(told(pair) for part in parts for pair in part(dtype))
-    found["command line"] = dict(told(pair) for pair in command_line())
     found["placement"] = dict(placement())
     found["held"] = dict(told(pair) for pair in stopped.largest_share())
     with jax.enable_x64(True):
