@@ -109,7 +109,8 @@ _OF_LATTICES = (
 )
 
 _LATER = {
-    **dict.fromkeys(_OF_LATTICES, "jaxseq.lattice"),
+    # By __name__, so that a copy of this package under another name stays with its own lattices.
+    **dict.fromkeys(_OF_LATTICES, f"{__name__}.lattice"),
     "ActiveLearner": "jaxseq.active",
     "CRF": "jaxseq.crf",
     "CRFTagger": "jaxseq.crf",
@@ -124,7 +125,7 @@ _LATER = {
     "crf": "jaxseq.crf",
     "hmm": "jaxseq.hmm",
     "homotopy": "jaxseq.homotopy",
-    "lattice": "jaxseq.lattice",
+    "lattice": f"{__name__}.lattice",
     "import_crfsuite": "jaxseq.crf",
     "load": "jaxseq.taggers",
     "metrics": "jaxseq.metrics",
