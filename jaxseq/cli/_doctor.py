@@ -43,7 +43,7 @@ def examine(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
     from jaxseq.native import why_not
 
     problems: list[str] = []
-    try:
+    try:  # JAX raises where JAX_PLATFORMS insists on what is not there
         devices = [f"{device.platform} {device.device_kind}" for device in jax.devices()]
     except RuntimeError as error:
         problems.append(f"JAX finds no device: {' '.join(str(error).split())[:300]}")
@@ -118,7 +118,8 @@ def _text(report: dict[str, Any]) -> str:
     for title, entries in report.items():
         if isinstance(entries, dict):
             width = max(map(len, map(str, entries)), default=0)
-            lines += [title, *(f"  {name!s:<{width}}  {entries[name]}" for name in entries), ""]
+            shown = {name: "not installed" if v is None else v for name, v in entries.items()}
+            lines += [title, *(f"  {name!s:<{width}}  {shown[name]}" for name in shown), ""]
     problems = report["problems"]
     return "\n".join(
         [*lines, "problems:", *problems] if problems else [*lines, "no problems found"]

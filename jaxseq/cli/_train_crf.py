@@ -92,9 +92,10 @@ def add_crf_settings(parser: argparse.ArgumentParser) -> None:
     """Add the settings of a CRF and of its search."""
     add = parser.add_argument_group("model and search").add_argument
     add_model_settings(add, "of L-BFGS")
-    add("--algorithm", choices=("lbfgs", "adamw", "sgd"), default="lbfgs", help="search (lbfgs)")
+    algorithms = ("lbfgs", "adamw", "sgd")
+    add("--algorithm", choices=algorithms, default="lbfgs", help="how to minimise the loss (lbfgs)")
     add("--epochs", type=int, default=20, metavar="N", help="of adamw and sgd (20)")
-    add("--batch-size", type=int, default=64, metavar="N", help="sentences, adamw and sgd (64)")
+    add("--batch-size", type=int, default=64, metavar="N", help="sentences, of adamw and sgd (64)")
     add("--learning-rate", type=float, metavar="X", help="of adamw and sgd")
     add(
         "--seed",

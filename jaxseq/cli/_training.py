@@ -110,7 +110,7 @@ def add_process_options(parser: argparse.ArgumentParser) -> None:
         "reads its own part of the corpus (whole files, or every Nth sentence), and process 0 "
         "writes. Without these options, the variables JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES "
         "and JAX_PROCESS_ID count, and those of SLURM. JAX_NUM_CPU_DEVICES=N makes each process "
-        "use N cores. When one ends early, or is not heard of for 45 seconds, the others end too.",
+        "use N cores. When one ends early, or is not heard of any more, the others end too.",
     )
     group.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 can be reached")
     group.add_argument("--num-processes", type=int, metavar="N", help="how many there are")
