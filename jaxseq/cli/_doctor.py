@@ -7,7 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -52,18 +52,15 @@ def examine(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
     if devices and devices[0].startswith("cpu"):
         reason = why_not()  # compiles them, if that was never done on this machine
         kernels = "in C++" if reason is None else f"by XLA; none in C++: {reason}"
+    system = f"{platform.system()} {platform.machine()}"
     chosen = sorted(n for n in environment if n.startswith(PREFIXES) or n in VARIABLES)
     return {
         "versions": {"python": platform.python_version(), **_versions()},
-        "machine": {
-            "system": f"{platform.system()} {platform.machine()}",
-            "cores": os.cpu_count() or 1,
-            "cores usable": usable_cores(),
-        },
+        "machine": {"system": system, "cores": os.cpu_count() or 1, "cores usable": usable_cores()},
         "devices": dict(enumerate(devices)),
         "jaxseq": {
             "kernels": kernels,
-            "default float": "float64" if getattr(jax.config, "jax_enable_x64") else "float32",  # noqa: B009
+            "default float": str(jax.numpy.zeros(0).dtype) if devices else "unknown",
             "other processes": _meeting(environment, problems),
         },
         "folders": {
@@ -76,21 +73,18 @@ def examine(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str | None]:
-    versions: dict[str, str | None] = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = None  # an optional one, or a checkout that is not installed
-    return versions
+    """None for an optional package, and for a checkout that is not installed."""
+    installed = {package.name: package.version for package in distributions()}
+    return {name: installed.get(name) for name in PACKAGES}
 
 
 def _cache_folder(problems: list[str]) -> str:
     """Of JAX's persistent compilation cache."""
     import jax
 
-    folder = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009
-    if not (folder and getattr(jax.config, "jax_enable_compilation_cache")):  # noqa: B009
+    settings: Any = jax.config  # whose attributes type checkers do not know
+    folder = settings.jax_compilation_cache_dir
+    if not (folder and settings.jax_enable_compilation_cache):
         return "none; JAX_COMPILATION_CACHE_DIR names one"
     if Path(folder).exists() and not (Path(folder).is_dir() and os.access(folder, os.W_OK)):
         problems.append(f"{folder}: expected a folder that can be written, for compiled programs")

@@ -53,6 +53,7 @@ def _run(options: argparse.Namespace) -> int:
         lines += [f"tokens: accuracy: {100 * accuracy:6.2f}%; kappa: {kappa:.4f}"]
         report |= {"token_accuracy": accuracy, "kappa": kappa}
     if options.against is not None:
+        # McNemar's test compares two predictions token by token, so the gold labels must agree.
         other_gold, other = _read_predictions(options.against, options.delimiter)
         _check_same_gold(gold, other_gold, source, options.against)
         result = mcnemar(gold, predicted, other)
@@ -74,6 +75,7 @@ def _labels(options: argparse.Namespace) -> tuple[Labels, Labels, str]:
         for name in ("columns", "scheme_to", "unknown_label", "constraints", "beam"):
             if getattr(options, name) is not None:
                 raise ValueError(f"{flag(name)}: expected with --model and --test only")
+        # Only the last two columns count, so that no names are needed.
         return *_read_predictions(options.file, options.delimiter), shown(options.file)
     if options.model is None or options.test is None:
         raise ValueError("evaluate: expected FILE, or --model and --test; got neither")
@@ -95,6 +97,7 @@ def _predictions_of_model(options: argparse.Namespace) -> tuple[Labels, Labels]:
     gold = corpus.known_labels()
     if rules is None:
         return gold, tagger.predict(corpus.sentences)
+    # It says in one line which constraints could not be met, where the tagger warns each time.
     constrained = ConstrainedTagger(tagger, rules, options.beam)
     predicted = constrained.predict(corpus.sentences)
     constrained.say_unmet()

@@ -23,8 +23,8 @@ from jaxseq.text import (
     split_cells,
 )
 
+# Stands for standard input.
 STANDARD = "-"
-"""Stands for standard input."""
 
 _MARK = b"\xef\xbb\xbf"  # the byte order mark of UTF-8, which Windows writes
 
@@ -125,8 +125,8 @@ def open_output(path: str | None) -> Iterator[TextIO]:
 
 # Columns have names: those that the user gives, or those that their number suggests.
 
+# What the columns before the label are called unless the user names them.
 FEATURES = ("word", "pos", "chunk")
-"""What the columns before the label are called unless the user names them."""
 
 LABEL = "label"
 
@@ -321,8 +321,8 @@ class Corpus:
         return known
 
 
+# (first, step): every step-th sentence of a file, from the first on.
 Part = tuple[int, int]
-"""(first, step): every step-th sentence of a file, from the first on."""
 
 
 def read_corpus(

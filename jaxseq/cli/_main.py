@@ -18,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from jaxseq.cli._options import CommandParser, one_line
 
+# Each command, and what ``jaxseq --help`` says about it.
 COMMANDS = {
     "train": "train a model on a labelled corpus, and on unlabelled sentences",
     "tag": "label new sentences with a trained model",
@@ -29,7 +30,6 @@ COMMANDS = {
     "doctor": "versions, devices and folders that jaxseq uses on this machine",
     "shard": "write a corpus that is larger than memory as shards, to train from",
 }
-"""Each command, and what ``jaxseq --help`` says about it."""
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 plus the number of the signal, as shells report it
 
@@ -64,9 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except ValueError as error:
         return _fail(str(error))
-    except MemoryError:
+    except MemoryError:  # its own message is empty
         return _fail("expected enough memory for the data, there is too little")
-    except OSError as error:
+    except OSError as error:  # a full disk, or a file that may not be read
         place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         return _fail(f"{place}cannot be read or written: {error.strerror or error}")
 

@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
+# A name for each column of a file; None for one that is left out.
 Names = tuple[str | None, ...]
-"""A name for each column of a file; None for one that is left out."""
 
+# Choices of ``--weights``.
 WEIGHTS = ("mixed", "observed", "dense", "tied")
-"""Choices of ``--weights``."""
 
 
 LONGEST_MESSAGE = 1000  # characters; a message may quote a line of a file that is no text
@@ -64,13 +64,14 @@ class CommandParser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """As argparse's, which calls it for sub-commands as well."""
-        if self._add_options is not None:
+        if self._add_options is not None:  # once, as tests may parse more than one line
             add_options, self._add_options = self._add_options, None
             add_options(self)
         if self._default is not None and args is not None:
             first = next(iter(args), "-")
             if first.startswith("-") and first not in ("-h", "--help"):
                 args = [self._default, *args]
+        # With the options of a sub-command come those of the parser above it.
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:  # here, so that the message begins with the command that lacks the option
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -161,6 +162,7 @@ def parse_columns(text: str) -> Names:
         ('word', None, 'label')
     """
     names = tuple(None if name.strip() == "-" else name.strip() for name in text.split(","))
+    # Equal names would be one column of a sentence.
     kept = [name for name in names if name is not None]
     if not kept or "" in kept or len(set(kept)) < len(kept):
         raise argparse.ArgumentTypeError(

@@ -34,6 +34,7 @@ def columns_of_rules(rules: ConstraintFile | None) -> tuple[str, ...]:
         (('pos',), ())
     """
     # Rules about labels alone have no `tokens`.
+    # In order and without repetition, for messages that list them.
     all_tokens = (getattr(rule.rule, "tokens", None) for rule in rules.rules) if rules else ()
     return tuple(dict.fromkeys(tokens.column for tokens in all_tokens if tokens is not None))
 

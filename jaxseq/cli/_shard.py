@@ -33,12 +33,12 @@ def add_shard(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     from jaxseq.shards import SHARD_TOKENS, read_index, write_shards
 
-    for path in options.train:
+    for path in options.train:  # a pipe would be empty in the second reading
         require_file(path)
         require_rereadable(path, "it is read three times")
     names = _names(options)
     templates = choose_templates(options.templates, names[:-1], options.train[0])
-    label = str(names[-1])
+    label = str(names[-1])  # `labelled_columns` refuses a label without a name
 
     def read() -> Iterator[tuple[Sentence, list[str]]]:
         for path in options.train:

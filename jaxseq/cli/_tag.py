@@ -31,8 +31,8 @@ from jaxseq.cli._rules import ConstrainedTagger, columns_of_rules, read_rules
 from jaxseq.cli._unlabelled import OUTSIDE
 from jaxseq.text import tokenize_citation
 
+# Sentences that are tagged together; no more of a file than that is in memory at a time.
 CHUNK = 2000
-"""Sentences that are tagged together; no more of a file than that is in memory at a time."""
 
 
 def add_tag(parser: argparse.ArgumentParser) -> None:
@@ -118,6 +118,7 @@ def _run(options: argparse.Namespace) -> int:
     read = _plain_items if options.format == "plain" else _column_items
     items = read(options, needed, labels)
     annotate = _annotation(tagger, options.marginals, options.k_best)
+    # A file appears when all is written, so that an error on the way leaves nothing behind.
     with open_output(options.out) as file:
         while chunk := list(islice(items, CHUNK)):
             _write(file.write, chunk, annotate)
@@ -183,8 +184,8 @@ def _check_no_labels(
         )
 
 
+# For each sentence its versions: a title line or "", and the cells added to each line.
 Annotation = Callable[[list[dict[str, list[str]]]], list[list[tuple[str, list[list[str]]]]]]
-"""For each sentence its versions: a title line or "", and the cells added to each line."""
 
 
 def _annotation(tagger: Any, marginals: bool, k_best: int | None) -> Annotation:
@@ -213,6 +214,7 @@ def _annotation(tagger: Any, marginals: bool, k_best: int | None) -> Annotation:
     return with_probabilities
 
 
+# Sentences are labelled together, as one batch, but written in their places between the marks.
 def _write(write: Callable[[str], Any], items: Sequence[_Item], annotate: Annotation) -> None:
     sentences = [item.sentence for item in items if item.sentence is not None]
     annotated = iter(annotate(sentences) if sentences else [])

@@ -16,16 +16,16 @@ from jaxseq.text import (
     read_templates,
 )
 
+# Names that need no file; a file of such a name is reached as ``./name``.
 BUILT_IN = {
     "conll2000": CONLL2000,
     "conll2003": CONLL2003,
     "gene": GENE_MENTION,
     "token": TOKEN_IDENTITY,
 }
-"""Names that need no file; a file of such a name is reached as ``./name``."""
 
+# The built-in templates in the order in which they are tried, the most demanding first.
 BY_COLUMNS = ("conll2003", "conll2000", "gene", "token")
-"""The built-in templates in the order in which they are tried, the most demanding first."""
 
 
 def add_templates_option(add: Any, required: bool = True) -> Any:

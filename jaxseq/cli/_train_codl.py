@@ -6,10 +6,12 @@ import argparse
 import sys
 import time
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jaxseq._runtime import Outcome
 from jaxseq.cli._files import Corpus, require_columns
+from jaxseq.cli._models import add_models
 from jaxseq.cli._options import (
     CommandParser,
     add_constraint_options,
@@ -18,8 +20,6 @@ from jaxseq.cli._options import (
     parse_probability,
 )
 from jaxseq.cli._rules import ConstrainedTagger, columns_of_rules, read_rules
-from jaxseq.cli._train_crf import add_crf_settings, untrained_crf
-from jaxseq.cli._train_hmm import add_hmm_settings, untrained_hmm
 from jaxseq.cli._training import (
     Trained,
     TrainingData,
@@ -27,13 +27,10 @@ from jaxseq.cli._training import (
     add_training_options,
     add_unlabelled_option,
     add_vocabulary_option,
-    check_places,
-    columns_read,
     finish,
     fit_arguments,
     iterations_before_interrupt,
-    read_data,
-    read_training,
+    prepare,
     run_in_processes,
 )
 
@@ -41,45 +38,20 @@ if TYPE_CHECKING:
     from jaxseq.constraints import ConstraintFile
     from jaxseq.parallel import Peers
 
-LABELLINGS = 50
-"""What ``--top-k`` is unless the user sets it."""
+LABELLINGS = 50  # what --top-k is unless the user sets it
 
 
 def add_codl(parser: CommandParser) -> None:
-    """Add the two kinds of models of ``jaxseq train codl``."""
+    """Add the models of ``jaxseq train codl``."""
     parser.description = (
         "Constraint-driven learning: label the unlabelled sentences under constraints, learn from "
         "that, and again. Ctrl-C keeps the best model so far."
     )
-    parser.add_commands(
-        {
-            "crf": ("a conditional random field", _add_crf),
-            "hmm": ("a hidden Markov model", _add_hmm),
-        },
-        title="models",
-        default="crf",
-    )
+    add_models(parser, "codl", "Constraint-driven learning", _add_options)
 
 
-def _add_crf(parser: CommandParser) -> None:
-    parser.description = "Constraint-driven learning of a conditional random field."
-    _add_options(parser, templates=True)
-    add_crf_settings(parser)
-    parser.set_defaults(method="codl crf", untrained=untrained_crf, vocabulary=None)
-
-
-def _add_hmm(parser: CommandParser) -> None:
-    parser.description = "Constraint-driven learning of a hidden Markov model."
-    group = _add_options(parser, templates=False)
-    add_vocabulary_option(group)
-    add_hmm_settings(parser)
-    add_process_options(parser)
-    parser.set_defaults(method="codl hmm", untrained=untrained_hmm)
-
-
-def _add_options(parser: CommandParser, templates: bool) -> Any:
-    """Add what both kinds of models have; returns the group of constraint-driven learning."""
-    add_training_options(parser, "the labellings of the last cycle", templates)
+def _add_options(parser: CommandParser, model: str) -> None:
+    add_training_options(parser, "the labellings of the last cycle", model)
     group = parser.add_argument_group("constraint-driven learning")
     add_unlabelled_option(group, required=True)
     add = group.add_argument
@@ -109,34 +81,33 @@ def _add_options(parser: CommandParser, templates: bool) -> Any:
         help="instead, learn from labelled sentences and labellings together",
     )
     add("--cycles", type=parse_count, metavar="N", help="how often at most (5)")
+    if model == "hmm":
+        add_vocabulary_option(group)
+        add_process_options(parser)
     parser.set_defaults(run=_run)
-    return group
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.pool and options.vocabulary is not None:
+    if options.pool and getattr(options, "vocabulary", None) is not None:
         raise ValueError("--pool: expected no --vocabulary along with it")
+    # A beam cannot hold more labellings than it is wide.
     check_constraint_options(options, options.top_k or LABELLINGS)
     return run_in_processes(options, _train)
 
 
 def _train(options: argparse.Namespace, peers: Peers) -> int:
-    with peers.guard():
-        check_places(options, peers)
-        train, numbers = read_training(options.train, options, peers)
-        tagger: Any = options.untrained(options, train)
-        rules = _rules_to_train_under(options, train, peers)
-        needed = dict.fromkeys([*columns_read(tagger), *columns_of_rules(rules)])
-        data = read_data(options, peers, train, numbers, tuple(needed))
-    trained = _learn(tagger, data, rules, options, peers)
+    tagger, data = prepare(
+        options, peers, options.untrained, partial(_read_rules_for, options, peers)
+    )
+    trained = _learn(tagger, data, options, peers)
     predict = None
-    if rules is not None:  # a model that learnt under constraints is used under them
-        predict = ConstrainedTagger(trained.tagger, rules, options.beam).predict
+    if data.rules is not None:  # a model that learnt under constraints is used under them
+        predict = ConstrainedTagger(trained.tagger, data.rules, options.beam).predict
     return finish(options, peers, data.dev, trained, *data.counts(peers), predict=predict)
 
 
-def _rules_to_train_under(
-    options: argparse.Namespace, train: Corpus, peers: Peers
+def _read_rules_for(
+    options: argparse.Namespace, peers: Peers, train: Corpus
 ) -> ConstraintFile | None:
     """The constraints of the file, for the labels of all processes' corpora."""
     if options.constraints is None:
@@ -149,20 +120,14 @@ def _rules_to_train_under(
     return rules
 
 
-def _learn(
-    tagger: Any,
-    data: TrainingData,
-    rules: ConstraintFile | None,
-    options: argparse.Namespace,
-    peers: Peers,
-) -> Trained:
+def _learn(tagger: Any, data: TrainingData, options: argparse.Namespace, peers: Peers) -> Trained:
     from jaxseq.constraints import CoDL
     from jaxseq.taggers import ConstraintWarning
 
     began = time.perf_counter()
     learner: Any = CoDL(
         tagger,
-        () if rules is None else rules,
+        () if data.rules is None else data.rules,
         k=options.top_k or LABELLINGS,
         width=options.beam,
         weights=options.labelling_weights or "uniform",
@@ -178,8 +143,10 @@ def _learn(
         learner.fit(train.sentences, train.labels, unlabelled=data.unlabelled, **arguments)
     interrupted = None
     if learner.outcome_ is Outcome.INTERRUPTED:
+        # Either the supervised training was cut short, or the cycles were.
         cycles = f"{len(learner.history_)} cycles of constraint-driven learning"
         interrupted = iterations_before_interrupt(learner.tagger_) or cycles
+    # The history counts the sentences of all processes.
     sentences = sum(peers.exchange(len(data.unlabelled or ())))
     if peers.is_first:
         _say_unmet(learner.history_, sentences)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxseq.cli._files import Corpus
-from jaxseq.cli._options import add_model_settings, flag, parse_entropy_weight, require_with
-from jaxseq.cli._templates import choose_templates
+from jaxseq.cli._models import add_crf_settings, untrained_crf
+from jaxseq.cli._options import flag, parse_entropy_weight, require_with
 from jaxseq.cli._training import (
     CHECKPOINT_PARTS,
     Trained,
@@ -23,16 +23,14 @@ from jaxseq.cli._training import (
     add_unlabelled_option,
     add_vocabulary_option,
     check_places,
-    columns_read,
     finish,
     fit_arguments,
     iterations_before_interrupt,
-    read_data,
+    prepare,
     read_dev,
-    read_training,
     run_in_processes,
 )
-from jaxseq.text import Sentence, Templates
+from jaxseq.text import Sentence
 
 if TYPE_CHECKING:
     from jaxseq.crf import CRFTagger, EntropyWeights
@@ -53,7 +51,7 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
         parser,
         "the unfinished search (and of --choose-entropy-weight the scores and the choice, in "
         "FILE.cross-validation and FILE.entropy-weight)",
-        templates=True,
+        "crf",
     )
     add_crf_settings(parser)
     parser.add_argument("--warm-start", metavar="DIR", help="start from the weights of this model")
@@ -88,39 +86,6 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_run, method="crf")
 
 
-def add_crf_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the settings of a CRF and of its search."""
-    add = parser.add_argument_group("model and search").add_argument
-    add_model_settings(add, "of L-BFGS")
-    algorithms = ("lbfgs", "adamw", "sgd")
-    add("--algorithm", choices=algorithms, default="lbfgs", help="how to minimise the loss (lbfgs)")
-    add("--epochs", type=int, default=20, metavar="N", help="of adamw and sgd (20)")
-    add("--batch-size", type=int, default=64, metavar="N", help="sentences, of adamw and sgd (64)")
-    add("--learning-rate", type=float, metavar="X", help="of adamw and sgd")
-    add(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="of the order of mini-batches, and of folds (0)",
-    )
-
-
-def untrained_crf(options: argparse.Namespace, train: Corpus | None) -> CRFTagger:
-    """The tagger that the options describe; without a corpus, one without templates."""
-    from jaxseq.crf import CRFTagger
-
-    templates: Templates | None = None
-    if train is not None:
-        templates = choose_templates(options.templates, train.names[:-1], train.path)
-    names = (
-        "l1", "l2", "max_iterations", "seed", "weights", "cutoff", "scheme", "algorithm",
-        "epochs", "batch_size", "learning_rate", "cores", "checkpoint",
-    )  # fmt: skip
-    settings = {name: getattr(options, name) for name in names}
-    return CRFTagger(templates, **settings, progress=False if options.quiet else None)
-
-
 def _run(options: argparse.Namespace) -> int:
     require_with(options, ENTROPY_OPTIONS, "--unlabelled FILE")
     if options.shards is not None:
@@ -131,27 +96,20 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _train(options: argparse.Namespace, peers: Peers) -> int:
-    with peers.guard():
-        check_places(options, peers)
-        train, numbers = read_training(options.train, options, peers)
-        tagger = untrained_crf(options, train)
+    from jaxseq.taggers import load
+
+    tagger, data = prepare(options, peers, untrained_crf)
+    with peers.guard():  # before hours of cross-validation or training
         if options.choose_entropy_weight:
-            check_choosable(train)
-        data = read_data(options, peers, train, numbers, columns_read(tagger))
-        arguments: dict[str, Any] = {"warm_start_from": _older_model(options)}
-    arguments |= fit_arguments(data, peers)
+            check_choosable(data.train)
+        older = None if options.warm_start is None else load(options.warm_start)
+    arguments = {"warm_start_from": older, **fit_arguments(data, peers)}
     if data.unlabelled is None:
-        tagger.fit(train.sentences, train.labels, **arguments)
+        tagger.fit(data.train.sentences, data.train.labels, **arguments)
         trained = Trained(tagger, iterations_before_interrupt(tagger))
     else:
         trained = _train_with_entropy(tagger, data, data.unlabelled, options, arguments)
     return finish(options, peers, data.dev, trained, *data.counts(peers))
-
-
-def _older_model(options: argparse.Namespace) -> CRFTagger | None:
-    from jaxseq.taggers import load
-
-    return None if options.warm_start is None else load(options.warm_start)
 
 
 # Entropy regularisation. Cross-validation may take hours, so that what it has found is kept until
@@ -278,8 +236,8 @@ def _train_with_entropy(
 
 # Shards: training from a folder of ``jaxseq shard``, which may be larger than memory.
 
+# Options of trainings that hold the corpus.
 NOT_WITH_SHARDS = ("unlabelled", "warm_start")
-"""Options of trainings that hold the corpus."""
 
 
 def _add_shards_options(
@@ -315,6 +273,7 @@ def _add_shards_options(
     )
 
 
+# A folder of shards has its features, with templates and cutoff applied, and its labels.
 def _check_shards_options(options: argparse.Namespace) -> None:
     """ValueError for options that do not go with shards."""
     if options.train is not None:
@@ -346,6 +305,7 @@ def _train_from_shards(options: argparse.Namespace, peers: Peers) -> int:
         streams=1 if options.streams is None else options.streams,
         mesh=make_mesh() if peers.count > 1 else None,
     )
+    # Each process may have a folder with its own files, but every index is of all of them.
     index = read_index(Path(options.shards))
     counts = {"sentences": index.sentences, "tokens": index.tokens}
     return finish(options, peers, dev, Trained(tagger), counts)

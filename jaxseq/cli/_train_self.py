@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxseq._runtime import Outcome
+from jaxseq.cli._models import add_models
 from jaxseq.cli._options import CommandParser, parse_probability, require_with
-from jaxseq.cli._train_crf import add_crf_settings, untrained_crf
-from jaxseq.cli._train_hmm import add_hmm_settings, untrained_hmm
 from jaxseq.cli._training import (
     Trained,
     add_training_options,
     add_unlabelled_option,
-    check_places,
-    columns_read,
     finish,
     iterations_before_interrupt,
-    read_data,
-    read_training,
+    prepare,
     run_in_processes,
 )
 
@@ -28,37 +24,16 @@ if TYPE_CHECKING:
 
 
 def add_self(parser: CommandParser) -> None:
-    """Add the two kinds of models of ``jaxseq train self``."""
+    """Add the models of ``jaxseq train self``."""
     parser.description = (
         "Train on the labelled sentences, label the unlabelled ones, train on everything, until "
         "no label changes. Ctrl-C keeps the best model so far."
     )
-    parser.add_commands(
-        {
-            "crf": ("a conditional random field", _add_crf),
-            "hmm": ("a hidden Markov model", _add_hmm),
-        },
-        title="models",
-        default="crf",
-    )
+    add_models(parser, "self", "Self-training", _add_options)
 
 
-def _add_crf(parser: CommandParser) -> None:
-    parser.description = "Self-training of a conditional random field."
-    _add_options(parser, templates=True)
-    add_crf_settings(parser)
-    parser.set_defaults(method="self crf", untrained=untrained_crf)
-
-
-def _add_hmm(parser: CommandParser) -> None:
-    parser.description = "Self-training of a hidden Markov model."
-    _add_options(parser, templates=False)
-    add_hmm_settings(parser)
-    parser.set_defaults(method="self hmm", untrained=untrained_hmm)
-
-
-def _add_options(parser: CommandParser, templates: bool) -> None:
-    add_training_options(parser, "the labels of the last round", templates)
+def _add_options(parser: CommandParser, model: str) -> None:
+    add_training_options(parser, "the labels of the last round", model)
     group = parser.add_argument_group("self-training")
     add_unlabelled_option(group, required=True)
     group.add_argument(
@@ -83,10 +58,7 @@ def _run(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace, peers: Peers) -> int:
     from jaxseq.taggers import SelfTraining
 
-    check_places(options, peers)
-    train, numbers = read_training(options.train, options, peers)
-    tagger: Any = options.untrained(options, train)
-    data = read_data(options, peers, train, numbers, columns_read(tagger))
+    tagger, data = prepare(options, peers, options.untrained)
     began = time.perf_counter()
     learner = SelfTraining(
         tagger,
@@ -94,7 +66,7 @@ def _train(options: argparse.Namespace, peers: Peers) -> int:
         confidence_of=options.confidence_of or "sentence",
         progress=tagger.progress,
         checkpoint=options.checkpoint,
-    ).fit(train.sentences, train.labels, unlabelled=data.unlabelled or [])
+    ).fit(data.train.sentences, data.train.labels, unlabelled=data.unlabelled or [])
     interrupted = None
     if learner.outcome_ is Outcome.INTERRUPTED:
         # Either the training of a round was cut short, or the rounds were.

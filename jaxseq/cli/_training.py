@@ -19,38 +19,41 @@ import numpy as np
 
 from jaxseq._runtime import Outcome
 from jaxseq.cli._files import Corpus, read_corpus, require_model_place
+from jaxseq.cli._models import columns_read
 from jaxseq.cli._options import add_corpus_options
+from jaxseq.cli._rules import columns_of_rules
 from jaxseq.cli._templates import add_templates_option
 from jaxseq.cli._unlabelled import read_unlabelled
 from jaxseq.metrics import span_scores
 from jaxseq.text import Sentence
 
 if TYPE_CHECKING:
+    from jaxseq.constraints import ConstraintFile
     from jaxseq.crf import CRFTagger
     from jaxseq.hmm import HMMTagger
     from jaxseq.parallel import Peers
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses of one of several processes
 
+# How long process 0 stays after an error: when it goes, JAX ends the others in mid-sentence.
 FAREWELL_SECONDS = 2.0
-"""How long process 0 stays after an error: when it goes, JAX ends the others in mid-sentence."""
 
+# What the names of the files end with that are kept for ``--checkpoint``, after that name.
 CHECKPOINT_PARTS = ("", ".cross-validation", ".entropy-weight")
-"""What the names of the files end with that are kept for ``--checkpoint``, after that name."""
 
 
 # Options of every method.
 
 
 def add_training_options(
-    parser: argparse.ArgumentParser, checkpoint: str, templates: bool = False
+    parser: argparse.ArgumentParser, checkpoint: str, model: str
 ) -> list[argparse.Action]:
     """Add what all methods have.
 
     Args:
         parser: of a method.
         checkpoint: what ``--checkpoint`` keeps, in words.
-        templates: whether the model has features.
+        model: ``"crf"`` or ``"hmm"``, which has no templates.
 
     Returns:
         The options that say what to learn from: ``--train`` and ``--templates``.
@@ -66,7 +69,7 @@ def add_training_options(
         )
     ]
     add("--dev", metavar="FILE", help="another labelled corpus, to evaluate the model on")
-    if templates:
+    if model == "crf":
         sources.append(add_templates_option(add))
     add("--out", required=True, metavar="DIR", help="where to save the model")
     add_corpus_options(parser)
@@ -117,8 +120,8 @@ def add_process_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--process-id", type=int, metavar="I", help="which one this is, 0 to N - 1")
 
 
+# Methods for one process only.
 ALONE = ("codl crf", "self crf", "self hmm")
-"""Methods for one process only."""
 
 
 def check_process_options(options: argparse.Namespace) -> None:
@@ -156,6 +159,7 @@ def run_in_processes(
     if peers is None or peers.count == 1:
         return run(options, mesh_peers(None))
     try:
+        # Inside the guard, what one process refuses is refused by all of them.
         with peers.guard():
             check_process_options(options)
             peers.check_same("options", _shared_options(options))
@@ -174,8 +178,8 @@ def run_in_processes(
         _leave(peers.index, FAILED, in_words(error))
 
 
+# Options that may differ, as they change nothing that processes do together.
 OF_EACH = ("process_id", "run", "untrained", "out", "dev", "quiet", "json", "cores", "shards")
-"""Options that may differ, as they change nothing that processes do together."""
 
 
 def _shared_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -219,12 +223,14 @@ class TrainingData:
         numbers: their places in the whole corpus; None in a run of one process.
         unlabelled: the unlabelled sentences, or None.
         dev: a corpus to evaluate on, or None.
+        rules: constraints to learn under, or None.
     """
 
     train: Corpus
     numbers: np.ndarray | None
     unlabelled: list[Sentence] | None
     dev: Corpus | None
+    rules: ConstraintFile | None = None
 
     def counts(self, peers: Peers) -> tuple[dict[str, int], dict[str, int] | None]:
         """Labelled sentences and tokens, and unlabelled ones, of all processes together."""
@@ -239,13 +245,14 @@ def _counts(sentences: list[Sentence], peers: Peers) -> dict[str, int]:
 
 def check_places(options: argparse.Namespace, peers: Peers) -> None:
     """ValueError unless the model and the checkpoint can be written."""
-    if peers.is_first:
+    if peers.is_first:  # the others write nothing, and may have no such disk
         require_model_place(options.out)
     checkpoint = options.checkpoint
     if checkpoint is None:
         return
     if os.path.isdir(checkpoint):
         raise ValueError(f"{checkpoint}: expected a file, found a folder")
+    # Saving replaces the folder as a whole, and the checkpoint would go with it.
     model = Path(options.out).resolve()
     for name in (checkpoint + part for part in CHECKPOINT_PARTS):
         if model in (Path(name).resolve(), *Path(name).resolve().parents):
@@ -269,7 +276,9 @@ def read_training(
         else:
             corpus = _joined(_read_each(files, options, peers=peers))
             count = len(corpus.sentences)
+            # Process i has sentences i, i + N, …: what it reads does not depend on their lengths.
             numbers = peers.index + peers.count * np.arange(count, dtype=np.int64)
+        # Templates count columns, so that another file's names would mean other features.
         peers.check_same(f"{', '.join(files)}: columns", list(corpus.names))
     return corpus, numbers
 
@@ -313,27 +322,31 @@ def _numbers_of_files(own: list[Corpus], files: int, peers: Peers) -> np.ndarray
     return np.concatenate(parts).astype(np.int64)
 
 
-def read_data(
+def prepare(
     options: argparse.Namespace,
     peers: Peers,
-    train: Corpus,
-    numbers: np.ndarray | None,
-    needed: Sequence[str],
-) -> TrainingData:
-    """Everything but the labelled sentences, which are read already.
+    untrained: Callable[[argparse.Namespace, Corpus], Any],
+    read_rules: Callable[[Corpus], ConstraintFile | None] = lambda train: None,
+) -> tuple[Any, TrainingData]:
+    """Read all files, and make the tagger that is to be trained on them.
 
     Args:
         options: of the command line.
         peers: the processes of this run.
-        train: the labelled sentences of this process.
-        numbers: their places, as of `read_training`.
-        needed: columns that the model and its constraints read.
+        untrained: makes the tagger for a labelled corpus.
+        read_rules: reads the constraints for a labelled corpus.
     """
-    unlabelled = None
-    dev = read_dev(options, peers, train)
-    if options.unlabelled is not None:
-        unlabelled = read_unlabelled(options, train, needed, (peers.index, peers.count))
-    return TrainingData(train, numbers, unlabelled, dev)
+    with peers.guard():
+        check_places(options, peers)
+        train, numbers = read_training(options.train, options, peers)
+        tagger = untrained(options, train)
+        rules = read_rules(train)
+        needed = tuple(dict.fromkeys([*columns_read(tagger), *columns_of_rules(rules)]))
+        dev = read_dev(options, peers, train)
+        unlabelled = None
+        if options.unlabelled is not None:
+            unlabelled = read_unlabelled(options, train, needed, (peers.index, peers.count))
+    return tagger, TrainingData(train, numbers, unlabelled, dev, rules)
 
 
 def read_dev(options: argparse.Namespace, peers: Peers, train: Corpus | None) -> Corpus | None:
@@ -345,18 +358,13 @@ def read_dev(options: argparse.Namespace, peers: Peers, train: Corpus | None) ->
     return dev
 
 
-def columns_read(tagger: Any) -> tuple[str, ...]:
-    """Names of the columns that an untrained tagger will read."""
-    templates = getattr(tagger, "templates", None)
-    return (tagger.column,) if templates is None else templates.columns
-
-
 def fit_arguments(data: TrainingData, peers: Peers) -> dict[str, Any]:
     """What `fit` needs to know of a run of several processes; empty for one."""
     if peers.count == 1:
         return {}
     from jaxseq.parallel import make_mesh
 
+    # By the places of their sentences, processes number attributes and words as one would.
     return {"mesh": make_mesh(), "sentence_numbers": data.numbers}
 
 
@@ -416,6 +424,7 @@ def finish(
 
     if not peers.is_first:
         return 0
+    # From here on nothing is exchanged: the other processes are done.
     tagger = trained.tagger
     if trained.interrupted is not None:
         print(
@@ -446,7 +455,7 @@ def _report(
     # A model that is mixed of others was not trained itself; how long that took is told apart.
     taken = getattr(tagger, "seconds_", {})
     features, everything = (taken.get(name, 0.0) for name in ("features", "all"))
-    if hasattr(tagger, "extractor_"):
+    if hasattr(tagger, "extractor_"):  # a CRF
         size = {"attributes": tagger.extractor_.attribute_count}
         size["evaluations"] = tagger.n_evaluations_
     else:

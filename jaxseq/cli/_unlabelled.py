@@ -20,8 +20,8 @@ from jaxseq.cli._files import (
 from jaxseq.cli._options import Names
 from jaxseq.text import Sentence, sentence_of
 
+# The label of tokens outside of any chunk, in all schemes.
 OUTSIDE = "O"
-"""The label of tokens outside of any chunk, in all schemes."""
 
 
 class _Selection:

@@ -40,6 +40,7 @@ def _run(options: argparse.Namespace) -> int:
         raise ValueError(f"--seed: expected 0 or more, got {options.seed}")
     if options.mutate and (options.quick or options.shapes or options.dtypes):
         raise ValueError("--mutate: expected no --quick, --shapes or --dtypes along with it")
+    # Late, as it imports the whole library.
     from jaxseq.verify import check, mutate, quick_options
 
     if options.mutate:
