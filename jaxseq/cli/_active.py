@@ -34,11 +34,7 @@ from jaxseq.cli._files import (
     FEATURES,
     LABEL,
     STANDARD,
-    WEIGHTS,
     Corpus,
-    Names,
-    add_corpus_options,
-    add_model_settings,
     iter_blocks,
     iter_input,
     read_corpus,
@@ -48,15 +44,10 @@ from jaxseq.cli._files import (
     require_rereadable,
     shown,
 )
+from jaxseq.cli._options import WEIGHTS, Names, add_corpus_options, add_model_settings
 from jaxseq.cli._questions import Question, as_task, ask_in_words, labelling_config, read_answers
-from jaxseq.cli._train import (
-    BUILT_IN,
-    BY_COLUMNS,
-    OUTSIDE,
-    choose_templates,
-    read_unlabelled,
-    usual_templates,
-)
+from jaxseq.cli._templates import BUILT_IN, BY_COLUMNS, choose_templates, usual_templates
+from jaxseq.cli._unlabelled import OUTSIDE, read_unlabelled
 from jaxseq.text import Sentence, Templates, open_to_replace
 
 if TYPE_CHECKING:
@@ -259,7 +250,8 @@ def add_start(subparsers: Any) -> None:
     add("--pool", required=True, metavar="FILE", help="sentences to choose from; labels in it are "
         "never looked at; columns may lack the label (- is standard input)")  # fmt: skip
     add("--pool-format", choices=("same", "plain"), default="same", help="of the pool: columns "
-        "as in --train, or plain text, one sentence a line, tokens between spaces (same)")  # fmt: skip
+        "as in --train, or plain text, one sentence per line, tokens between spaces "
+        "(same)")  # fmt: skip
     add("--train", metavar="FILE", help="sentences that have labels; the last column is the label")
     add("--labels", type=parse_labels, metavar="A,B,…", help="all labels that may be given; with "
         "--train those that it lacks")  # fmt: skip
@@ -531,16 +523,14 @@ answers of other programs, JSON lines (a list of labels: one of them is right):
 """
 
 
-def add_active(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq active``."""
-    parser = subparsers.add_parser(
-        "active",
-        help="active learning: have the labels asked for that the model learns most from",
-        description="Active learning with partial labels: the model asks for the labels that it is "
-        "least sure of, learns from the answers, and says when it is enough.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def add_active(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``jaxseq active``."""
+    parser.description = (
+        "Active learning with partial labels: the model asks for the labels that it is "
+        "least sure of, learns from the answers, and says when it is enough."
     )
+    parser.epilog = EXAMPLE
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     inner = parser.add_subparsers(title="subcommands", metavar="subcommand", required=True)
 
     def subcommand(name: str, run: Callable[..., int], **about: Any) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxseq.metrics import span_scores
-from jaxseq.text import Sentence, sentence_of
+from jaxseq.text import Sentence
 
 try:
     import fcntl
@@ -116,7 +116,9 @@ def _read(path: Path, digest: str) -> list[dict[str, Any]]:
 def _sentences(rows: list[dict[str, Any]]) -> list[Sentence]:
     # One string for all its occurrences: there may be millions of tokens.
     return [
-        sentence_of({n: tuple(map(sys.intern, cells)) for n, cells in row["columns"].items()})
+        Sentence.from_cells(
+            {n: tuple(map(sys.intern, cells)) for n, cells in row["columns"].items()}
+        )
         for row in rows
     ]
 

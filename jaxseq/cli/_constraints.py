@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from jaxseq.cli._files import Corpus, add_corpus_options, read_corpus, require_columns
-from jaxseq.cli._tag import columns_of_rules, read_rules
+from jaxseq.cli._files import Corpus, read_corpus, require_columns
+from jaxseq.cli._options import add_corpus_options
+from jaxseq.cli._rules import columns_of_rules, read_rules
 
 
-def add_constraints(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq constraints``."""
-    parser = subparsers.add_parser(
-        "constraints",
-        help="try a file of constraints on labelled sentences",
-        description="How often labelled sentences violate each constraint of a file, and the "
-        "penalties that they speak for: the log-odds of a violation not happening.",
+def add_constraints(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``jaxseq constraints``."""
+    parser.description = (
+        "How often labelled sentences violate each constraint of a file, and the "
+        "penalties that they speak for: the log-odds of a violation not happening."
     )
     add = parser.add_argument
     add("file", metavar="FILE", help="of constraints, in TOML")

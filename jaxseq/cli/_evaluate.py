@@ -5,46 +5,42 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from typing import Any
 
-from jaxseq.cli._files import add_corpus_options, iter_blocks, read_corpus, require_columns, shown
-from jaxseq.cli._tag import (
-    ConstrainedTagger,
+from jaxseq.cli._files import columns_of_model, iter_blocks, read_corpus, require_columns, shown
+from jaxseq.cli._options import (
     add_constraint_options,
+    add_corpus_options,
     check_constraint_options,
-    columns_of_rules,
-    read_rules,
+    flag,
 )
+from jaxseq.cli._rules import ConstrainedTagger, columns_of_rules, read_rules
 from jaxseq.metrics import cohen_kappa, mcnemar, span_scores, token_accuracy
 
 Labels = list[list[str]]
 
 
-def add_evaluate(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq evaluate``."""
-    parser = subparsers.add_parser(
-        "evaluate",
-        help="precision, recall and F1 of labels, as conlleval prints them",
-        description="Evaluate the labels in a file, or those that a model gives.",
-    )
+def add_evaluate(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``jaxseq evaluate``."""
+    parser.description = "Evaluate the labels in a file, or those that a model predicts."
     add = parser.add_argument
     add(
         "file",
         nargs="?",
         metavar="FILE",
-        help="gold and predicted labels in its last two columns, as for conlleval; - is stdin",
+        help="gold and predicted labels in its last two columns, as for conlleval; - for standard "
+        "input",
     )
-    add("--model", metavar="DIR", help="of jaxseq train; to be evaluated on the labels of --test")
-    add("--test", metavar="FILE", help="a labelled corpus, as for jaxseq train")
+    add("--model", metavar="DIR", help="a model saved by jaxseq train, to predict with")
+    add("--test", metavar="FILE", help="a labelled corpus to evaluate the model on")
     add_constraint_options(add)
     add_corpus_options(parser)
-    add("--tokens", action="store_true", help="also accuracy of tokens and Cohen's kappa")
+    add("--tokens", action="store_true", help="add token accuracy and Cohen's kappa")
     add(
         "--against",
         metavar="FILE2",
-        help="another FILE with the same gold labels: McNemar's test of the two predictions",
+        help="another FILE with the same gold labels: add McNemar's test of the two predictions",
     )
-    add("--json", action="store_true", help="print one JSON object, not a table")
+    add("--json", action="store_true", help="print one JSON object instead of a table")
     parser.set_defaults(run=_run)
 
 
@@ -57,6 +53,7 @@ def _run(options: argparse.Namespace) -> int:
         lines += [f"tokens: accuracy: {100 * accuracy:6.2f}%; kappa: {kappa:.4f}"]
         report |= {"token_accuracy": accuracy, "kappa": kappa}
     if options.against is not None:
+        # McNemar's test compares two predictions token by token, so the gold labels must agree.
         other_gold, other = _read_predictions(options.against, options.delimiter)
         _check_same_gold(gold, other_gold, source, options.against)
         result = mcnemar(gold, predicted, other)
@@ -77,8 +74,8 @@ def _labels(options: argparse.Namespace) -> tuple[Labels, Labels, str]:
             raise ValueError("evaluate: expected FILE, or --model and --test; got both")
         for name in ("columns", "scheme_to", "unknown_label", "constraints", "beam"):
             if getattr(options, name) is not None:
-                option = name.replace("_", "-")
-                raise ValueError(f"--{option}: expected with --model and --test only")
+                raise ValueError(f"{flag(name)}: expected with --model and --test only")
+        # Only the last two columns count, so that no names are needed.
         return *_read_predictions(options.file, options.delimiter), shown(options.file)
     if options.model is None or options.test is None:
         raise ValueError("evaluate: expected FILE, or --model and --test; got neither")
@@ -86,7 +83,6 @@ def _labels(options: argparse.Namespace) -> tuple[Labels, Labels, str]:
 
 
 def _predictions_of_model(options: argparse.Namespace) -> tuple[Labels, Labels]:
-    from jaxseq.cli._files import columns_of_model
     from jaxseq.taggers import load
 
     check_constraint_options(options)
@@ -96,12 +92,12 @@ def _predictions_of_model(options: argparse.Namespace) -> tuple[Labels, Labels]:
     if options.constraints is not None:
         rules = read_rules(options.constraints, tagger.classes_.tolist())
     corpus = read_corpus(options.test, options)
-    there = [name for name in corpus.names[:-1] if name is not None]
-    require_columns(needed, there, "the model", options.test)
-    require_columns(columns_of_rules(rules), there, f"{options.constraints}", options.test)
+    require_columns(needed, corpus.columns, "the model", options.test)
+    require_columns(columns_of_rules(rules), corpus.columns, str(options.constraints), options.test)
     gold = corpus.known_labels()
     if rules is None:
         return gold, tagger.predict(corpus.sentences)
+    # It says in one line which constraints could not be met, where the tagger warns each time.
     constrained = ConstrainedTagger(tagger, rules, options.beam)
     predicted = constrained.predict(corpus.sentences)
     constrained.say_unmet()
@@ -109,7 +105,7 @@ def _predictions_of_model(options: argparse.Namespace) -> tuple[Labels, Labels]:
 
 
 def _read_predictions(path: str, delimiter: str | None) -> tuple[Labels, Labels]:
-    """The last two columns; lines of -DOCSTART- count as tokens, as for conlleval."""
+    """The last two columns; -DOCSTART- lines count as tokens, as they do for conlleval."""
     gold: Labels = []
     predicted: Labels = []
     for block in iter_blocks(path, delimiter):

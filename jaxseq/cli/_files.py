@@ -1,4 +1,4 @@
-"""Files that the user names: checks before work begins, standard input and output as files."""
+"""Files that the user names: checks before work begins, standard streams, columns and corpora."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from jaxseq.crf import CRFTagger
-from jaxseq.hmm import HMMTagger
+from jaxseq.cli._options import Names
 from jaxseq.text import (
     Sentence,
     TemplateExtractor,
@@ -24,10 +23,10 @@ from jaxseq.text import (
     split_cells,
 )
 
+# Stands for standard input.
 STANDARD = "-"
-"""Stands for standard input."""
 
-_MARK = b"\xef\xbb\xbf"
+_MARK = b"\xef\xbb\xbf"  # the byte order mark of UTF-8, which Windows writes
 
 
 def require_file(path: str) -> None:
@@ -39,7 +38,7 @@ def require_file(path: str) -> None:
 
 
 def require_rereadable(path: str, why: str) -> None:
-    """ValueError for what can be read only once, as a pipe."""
+    """ValueError for what can be read only once, such as a pipe."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise ValueError(f"{path}: expected a regular file, found a pipe or a device; {why}")
 
@@ -47,8 +46,8 @@ def require_rereadable(path: str, why: str) -> None:
 def require_model_place(path: str) -> None:
     """ValueError unless a model can be saved there: training may take hours before it is.
 
-    A run of active learning is lost without the model that it has trained last, so that no other
-    may take its place.
+    The folder of a run of active learning is refused: the run is lost without the model that it
+    has trained last.
     """
     from jaxseq.active import holds_run
     from jaxseq.taggers import check_replaceable
@@ -61,9 +60,9 @@ def require_model_place(path: str) -> None:
             )
     check_replaceable(place)
     folder = place.absolute().parent
-    while not folder.exists():
+    while not folder.exists():  # saving makes the folders that are missing
         folder = folder.parent
-    try:
+    try:  # permissions do not say what a full or a read-only disk does
         os.rmdir(tempfile.mkdtemp(prefix=f".{place.name}.", dir=folder))
     except OSError as error:
         raise ValueError(
@@ -81,6 +80,7 @@ def iter_input(path: str) -> Iterator[str]:
         require_file(path)
         yield from iter_lines(path)
         return
+    # By bytes, as the locale may decode standard input by another encoding than UTF-8.
     for number, data in enumerate(sys.stdin.buffer, 1):
         data = data.removeprefix(_MARK) if number == 1 else data
         try:
@@ -99,16 +99,16 @@ def shown(path: str) -> str:
 
 @contextmanager
 def open_output(path: str | None) -> Iterator[TextIO]:
-    """A file to write UTF-8 text to, that appears only when complete; None is standard output."""
+    """A file to write UTF-8 text to that appears only when complete; None is standard output."""
     if path is None:
         reconfigure = getattr(sys.stdout, "reconfigure", None)
-        if reconfigure is not None:
+        if reconfigure is not None:  # a stand-in for standard output may lack it
             reconfigure(encoding="utf-8", newline="\n")
         yield sys.stdout
         return
     if os.path.isdir(path):
         raise ValueError(f"{path}: expected a file to write, found a folder")
-    if os.path.exists(path) and not os.path.isfile(path):  # a device is not to be replaced
+    if os.path.exists(path) and not os.path.isfile(path):  # /dev/null must not become a file
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             yield file
         return
@@ -118,88 +118,37 @@ def open_output(path: str | None) -> Iterator[TextIO]:
     with ExitStack() as stack:
         try:
             file = stack.enter_context(open_to_replace(path))
-        except OSError as error:  # it names a temporary file
+        except OSError as error:  # its own message names a temporary file
             raise ValueError(f"{path}: cannot be written: {error.strerror}") from error
         yield file
 
 
-# -------------------------------------------------------------------------------------------------
-# Names of the columns of a file: those given, or those that its number of columns suggests.
+# Columns have names: those that the user gives, or those that their number suggests.
 
-
+# What the columns before the label are called unless the user names them.
 FEATURES = ("word", "pos", "chunk")
-"""What the columns before the label are called when nobody says otherwise."""
 
 LABEL = "label"
 
-Names = tuple[str | None, ...]
-"""A name for each column; None for one that is left out."""
 
-
-def add_column_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--columns`` and ``--delimiter``."""
-    parser.add_argument(
-        "--columns",
-        type=parse_columns,
-        metavar="word,pos,label",
-        help="names of the columns, - for one to leave out; by default word,label or "
-        "word,pos,label or word,pos,chunk,label, by their number",
-    )
-    parser.add_argument(
-        "--delimiter",
-        type=parse_delimiter,
-        metavar="TEXT",
-        help="what stands between columns (tab for a tab); by default spaces and tabs",
-    )
-
-
-def parse_columns(text: str) -> Names:
-    """Names separated by commas, as an argument; ``-`` is None.
-
-    Example:
-        >>> parse_columns("word,-,label")
-        ('word', None, 'label')
-    """
-    names = tuple(None if name.strip() == "-" else name.strip() for name in text.split(","))
-    kept = [name for name in names if name is not None]
-    if not kept or "" in kept or len(set(kept)) < len(kept):
-        raise argparse.ArgumentTypeError(
-            f"expected different names separated by commas, such as word,pos,label, got {text!r}"
-        )
-    return names
-
-
-def parse_delimiter(text: str) -> str:
-    r"""The text between columns, as an argument: ``tab`` and ``\t`` are the tab.
-
-    Example:
-        >>> parse_delimiter("tab"), parse_delimiter(";")
-        ('\t', ';')
-    """
-    delimiter = {"tab": "\t", "\\t": "\t", "space": " "}.get(text, text)
-    if not delimiter or set("\r\n") & set(delimiter):
-        raise argparse.ArgumentTypeError(f"expected text within one line, got {text!r}")
-    return delimiter
-
-
-def labelled_columns(width: int, given: Names | None, place: str) -> Names:
+def labelled_columns(width: int, names: Names | None, place: str) -> Names:
     """Names of the columns of a labelled file; the last is that of the label.
 
     Args:
         width: how many columns the file has.
-        given: what the user calls them, or None.
+        names: what the user calls them, or None.
         place: the file, for messages.
 
     Example:
         >>> labelled_columns(3, None, "train.txt")
         ('word', 'pos', 'label')
     """
-    if given is not None:
-        if given[-1] is None:
+    if names is not None:
+        if names[-1] is None:
             raise ValueError("--columns: expected a name for the last column, the label, got -")
-        if len(given) < 2 or all(name is None for name in given[:-1]):
+        if not any(names[:-1]):
             raise ValueError("--columns: expected a name for the label and at least one before it")
-        return given
+        return names
     if not 2 <= width <= len(FEATURES) + 1:
         raise ValueError(
             f"{place}: expected 2 to {len(FEATURES) + 1} columns, the last one the label, or "
@@ -210,20 +159,21 @@ def labelled_columns(width: int, given: Names | None, place: str) -> Names:
 
 def unlabelled_columns(
     width: int,
-    given: Names | None,
+    names: Names | None,
     needed: Sequence[str],
     place: str,
     reader: str = "the model",
 ) -> Names:
     """Names of the columns of a file to be tagged, with or without labels in the last.
 
-    A name more than there are columns is that of the label, which is then not there.
+    If there is one name more than there are columns, it is that of the label, which is missing.
 
     Args:
         width: how many columns the file has.
-        given: what the user calls them, or None.
-        needed: what is read; ValueError where one of these is missing.
-        place: the file, for messages. reader: who reads, for messages.
+        names: what the user calls them, or None.
+        needed: the columns that are read; ValueError where one of them is missing.
+        place: the file, for messages.
+        reader: who reads them, for messages.
 
     Example:
         >>> unlabelled_columns(2, None, ["word", "pos"], "test.txt")
@@ -231,8 +181,7 @@ def unlabelled_columns(
         >>> unlabelled_columns(4, None, ["word"], "test.txt")
         ('word', 'pos', 'chunk', None)
     """
-    names = given
-    if names is None:
+    if names is None:  # columns beyond those with usual names hold nothing that a model reads
         names = tuple(FEATURES[i] if i < len(FEATURES) else None for i in range(width))
     elif len(names) == width + 1:
         names = names[:-1]
@@ -244,7 +193,7 @@ def unlabelled_columns(
 
 
 def require_columns(needed: Sequence[str], there: Sequence[str], reader: str, place: str) -> None:
-    """ValueError when a column that `reader` reads is not among those that are there."""
+    """ValueError where a column that `reader` reads is not among those that are there."""
     missing = [name for name in needed if name not in there]
     if missing:
         raise ValueError(
@@ -253,9 +202,7 @@ def require_columns(needed: Sequence[str], there: Sequence[str], reader: str, pl
         )
 
 
-# -------------------------------------------------------------------------------------------------
 # Sentences of a file of columns one by one, with their lines as they came.
-
 
 DOCSTART = "-DOCSTART-"
 
@@ -287,12 +234,13 @@ class Block:
 
 
 def iter_blocks(path: str, delimiter: str | None) -> Iterator[Block]:
-    """The blocks of a file (``-`` is standard input), in the memory of one.
+    """The blocks of a file (``-`` is standard input), of which one is in memory at a time.
 
     Raises:
         ValueError: with the file and the line, for a line with another number of columns than
             the first one of its kind, or an empty cell.
     """
+    # Columns are counted once in a file: -DOCSTART- lines have a number of their own.
     width, block, rows, first = 0, [], [], 1
     for number, line in enumerate(iter_input(path), 1):
         blank = not line.strip(" \t")
@@ -314,6 +262,12 @@ def iter_blocks(path: str, delimiter: str | None) -> Iterator[Block]:
         yield Block(first, block, rows)
 
 
+def first_width(path: str, delimiter: str | None) -> int:
+    """How many columns the first sentence of a file has; 0 where there is none."""
+    blocks = iter_blocks(path, delimiter)
+    return next((block.width for block in blocks if not block.is_docstart), 0)
+
+
 def _wrong_cells(place: str, width: int, cells: list[str], line: str) -> str:
     if len(cells) == width:
         return f"{place}: expected no empty cell, found one: {line!r:.200}"
@@ -323,7 +277,6 @@ def _wrong_cells(place: str, width: int, cells: list[str], line: str) -> str:
     )
 
 
-# -------------------------------------------------------------------------------------------------
 # Labelled corpora.
 
 
@@ -334,16 +287,21 @@ class Corpus:
     Args:
         path: the file that they are from.
         sentences: the sentences.
-        labels: a list a sentence; None for a token whose label is not known.
+        labels: one list per sentence, with None for a token whose label is not known.
         names: of the columns, that of the label last; None for one that is left out.
-        whole: sentences of the file, of which these may be a part.
+        sentences_in_file: how many the file has, of which these may be a part.
     """
 
     path: str
     sentences: list[Sentence]
     labels: list[list[str | None]]
     names: Names
-    whole: int = 0
+    sentences_in_file: int = 0
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns to learn from: not the label, and not those left out."""
+        return [name for name in self.names[:-1] if name is not None]
 
     @property
     def tokens(self) -> int:
@@ -363,23 +321,8 @@ class Corpus:
         return known
 
 
-def add_corpus_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how labelled files are to be read."""
-    add_column_options(parser)
-    parser.add_argument(
-        "--unknown-label",
-        metavar="TEXT",
-        help="stands in the labelled files for a label that is not known (such as ?)",
-    )
-    parser.add_argument(
-        "--scheme-to",
-        metavar="IOB2",
-        help="convert the labels, while reading, to IOB1, IOB2, IOBES or BILOU",
-    )
-
-
+# (first, step): every step-th sentence of a file, from the first on.
 Part = tuple[int, int]
-"""(first, step): every step-th sentence of a file, from the first on."""
 
 
 def read_corpus(
@@ -388,6 +331,7 @@ def read_corpus(
     scheme: str | None = None,
     like: Names | None = None,
     part: Part | None = None,
+    siblings: Sequence[str] = (),
 ) -> Corpus:
     """Read a labelled file.
 
@@ -397,40 +341,23 @@ def read_corpus(
         scheme: what the labels must obey, if they are not converted; None checks nothing.
         like: names of the columns of another file, label included, that this one must have too.
         part: which sentences to keep; None keeps all.
+        siblings: all files of the corpus, where each of several processes trains on its own.
 
-    Returns:
-        The corpus, with at least one token in the file; none where the file is one of several
-        processes' parts of a corpus, and another part has some.
+    Raises:
+        ValueError: for a file without sentences, unless others of several processes have some.
     """
     require_file(path)
-    corpus = _read_columns(path, options, scheme, like, part)
-    if (
-        not (corpus.tokens if part is None else corpus.whole)
-        and _filled_part(path, options) is None
-    ):
+    corpus = _read_columns(path, options, scheme, like, part, siblings)
+    tokens = corpus.tokens if part is None else corpus.sentences_in_file
+    if not tokens and _filled(siblings, options) is None:
         raise ValueError(f"{path}: expected at least one sentence, found none")
     return corpus
 
 
-def _filled_part(path: str, options: argparse.Namespace) -> str | None:
-    """Another file with something in it, where each of several processes trains on its own."""
-    files = getattr(options, "files", None) or []
-    if path not in files or len(files) == 1:
-        return None
-    from jaxseq.parallel import all_peers
-
-    if not 1 < all_peers().count <= len(files):
-        return None
-    for file in files:
-        if os.path.isfile(file) and _first_width(file, options):
-            return file
-    return None
-
-
-def _first_width(path: str, options: argparse.Namespace) -> int:
-    """Columns of the first sentence of a file; 0 where there is none."""
-    blocks = iter_blocks(path, options.delimiter)
-    return next((block.width for block in blocks if not block.is_docstart), 0)
+def _filled(files: Sequence[str], options: argparse.Namespace) -> str | None:
+    """The first of the files that has something in it."""
+    there = filter(os.path.isfile, files)
+    return next((file for file in there if first_width(file, options.delimiter)), None)
 
 
 def _read_columns(
@@ -439,20 +366,20 @@ def _read_columns(
     scheme: str | None,
     like: Names | None,
     part: Part | None,
+    siblings: Sequence[str],
 ) -> Corpus:
-    given = options.columns or like
-    if given is None:
-        require_rereadable(path, "or else --columns with the names of its columns")
+    names = options.columns or like
     if options.scheme_to is not None:
         require_rereadable(path, "to convert labels it is read more than once")
     width = 0
-    if given is None:
-        width = _first_width(path, options)
-        if not width and (filled := _filled_part(path, options)) is not None:
-            width = _first_width(filled, options)
+    if names is None:
+        require_rereadable(path, "or else --columns with the names of its columns")
+        width = first_width(path, options.delimiter)
+        if not width and (filled := _filled(siblings, options)) is not None:
+            width = first_width(filled, options.delimiter)  # all processes need the same columns
         if not width:
             raise ValueError(f"{path}: expected at least one sentence, found none")
-    names = labelled_columns(width, given, path)
+    names = labelled_columns(width, names, path)
     sentences = iter_conll(
         path,
         names,
@@ -468,34 +395,32 @@ def _split(
     path: str,
     sentences: Iterable[Sentence],
     names: Names,
-    missing: str | None = None,
-    part: Part | None = None,
+    unknown: str | None,
+    part: Part | None,
 ) -> Corpus:
     label = str(names[-1])
     first, step = (0, 1) if part is None else part
-    kept: list[Sentence] = []
-    whole = 0
-    for whole, sentence in enumerate(sentences, 1):
-        if (whole - 1 - first) % step == 0:
+    kept: list[Sentence] = []  # the others are counted, and not held
+    count = 0
+    for count, sentence in enumerate(sentences, 1):
+        if (count - 1 - first) % step == 0:
             kept.append(sentence)
-    labels = [[None if tag == missing else tag for tag in s[label]] for s in kept]
-    return Corpus(path, kept, labels, names, whole)
+    labels = [[None if tag == unknown else tag for tag in s[label]] for s in kept]
+    return Corpus(path, kept, labels, names, count)
 
 
-# -------------------------------------------------------------------------------------------------
-# The columns that a model reads.
-
-
-def columns_of_model(tagger: CRFTagger | HMMTagger, path: str) -> tuple[str, ...]:
+def columns_of_model(tagger: Any, path: str) -> tuple[str, ...]:
     """Names of the columns that a trained tagger reads: those of its templates, or its own.
 
     Args:
-        tagger: a trained tagger.
+        tagger: a trained `CRFTagger` or `HMMTagger`.
         path: the folder it is from, for messages.
 
     Raises:
         ValueError: for a CRF without templates, which the command line cannot feed.
     """
+    from jaxseq.hmm import HMMTagger
+
     if isinstance(tagger, HMMTagger):
         return (tagger.column,)
     if not isinstance(tagger.extractor_, TemplateExtractor):
@@ -504,30 +429,3 @@ def columns_of_model(tagger: CRFTagger | HMMTagger, path: str) -> tuple[str, ...
             "user's program"
         )
     return tagger.extractor_.templates.columns
-
-
-# -------------------------------------------------------------------------------------------------
-# Options of a CRF that every command which trains one has.
-
-
-WEIGHTS = ("mixed", "observed", "dense", "tied")
-"""Choices of ``--weights``."""
-
-
-def add_model_settings(add: Any, iterations: str) -> None:
-    """Add penalties, iterations, and which weights there are.
-
-    Args:
-        add: of a parser or a group. iterations: of what there are so many at most.
-    """
-    add("--l1", type=float, default=0.0, metavar="X", help="strength of the l1 penalty (0)")
-    add("--l2", type=float, default=1.0, metavar="X", help="strength of the l2 penalty (1)")
-    add("--max-iterations", type=int, default=500, metavar="N", help=f"{iterations} (500)")
-    add(
-        "--weights",
-        choices=WEIGHTS,
-        default="mixed",
-        help="which pairs of attribute and label have a weight (mixed)",
-    )
-    add("--cutoff", type=int, default=1, metavar="N", help="ignore attributes rarer than this (1)")
-    add("--scheme", metavar="IOB2", help="forbid label sequences that this scheme does not allow")

@@ -4,104 +4,37 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-# -------------------------------------------------------------------------------------------------
-# What a hidden Markov model has learnt.
-
-
 if TYPE_CHECKING:
+    from jaxseq.crf import CRFTagger
     from jaxseq.hmm import HMMTagger
 
-UNKNOWN = None
-"""Stands for the unknown word in the report, where any string may be a word."""
+UNKNOWN = None  # stands for the unknown word in the report, where any string may be a word
 
 
-def describe_hmm(tagger: HMMTagger, label: str | None, top: int) -> dict[str, Any]:
-    """What there is to say about a trained tagger, ready for JSON.
-
-    Args:
-        tagger: a trained tagger.
-        label: say only what concerns this label; None for all.
-        top: words of a label, and transitions, at most so many.
-    """
-    model, labels = tagger.model_.probabilities, tagger.classes_.tolist()
-    if label is not None and label not in labels:
-        raise ValueError(f"--label: expected one of {', '.join(labels)}, got {label!r}")
-    emission, transition = np.asarray(model.emission), np.asarray(model.transition)
-    words = [UNKNOWN, *tagger.vocabulary_.words]
-    order = np.argsort(-transition, axis=None, kind="stable").tolist()
-    ranked = [
-        (labels[i], labels[j], float(transition[i, j]))
-        for i, j in (divmod(place, len(labels)) for place in order)
-        if label in (None, labels[i], labels[j]) and transition[i, j] > 0
-    ]
-    shown = labels if label is None else [label]
-    return {
-        "model": "hmm",
-        "labels": labels,
-        "words": len(tagger.vocabulary_.words),
-        "column": tagger.column,
-        "decoding": tagger.decoding,
-        "training": {
-            "outcome": tagger.outcome_,
-            "iterations": tagger.n_iter_,
-            "loss": tagger.loss_,
-            "log_likelihood": tagger.log_likelihood_,
-        },
-        "initial": {name: float(model.initial[labels.index(name)]) for name in shown},
-        "emission": {
-            name: _top_words(emission[:, labels.index(name)], words, top) for name in shown
-        },
-        "transitions": ranked[:top],
-    }
-
-
-def _top_words(column: np.ndarray, words: list[str | None], top: int) -> list[tuple]:
-    order = np.argsort(-column, kind="stable")[:top].tolist()
-    return [(words[place], float(column[place])) for place in order if column[place] > 0]
-
-
-def hmm_as_text(report: dict[str, Any]) -> str:
-    """A report of `describe_hmm`, to be read."""
-    training = report["training"]
-    loss = "" if training["loss"] is None else f", loss {training['loss']:.6g}"
-    lines = [
-        f"labels      {len(report['labels'])}: {' '.join(report['labels'])}",
-        f"words       {report['words']:,} of the column {report['column']}, and the unknown one",
-        f"decoding    {report['decoding']}",
-        f"training    {training['iterations']} iterations{loss}; {training['outcome']}",
-    ]
-    for label, found in report["emission"].items():
-        lines += ["", f"words of {label}, which is first with {report['initial'][label]:.4f}"]
-        lines += [
-            f"{p:12.4f}  {'(unknown)' if word is UNKNOWN else word}" for word, p in found
-        ] or ["        none"]
-    lines += ["", "transitions"]
-    lines += [f"{p:12.4f}  {a} → {b}" for a, b, p in report["transitions"]] or ["        none"]
-    return "\n".join(lines)
-
-
-def add_inspect(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq inspect``."""
-    parser = subparsers.add_parser(
-        "inspect",
-        help="what a model has learnt: labels, weights, top features and transitions",
-        description="Show what a model has learnt.",
+def add_inspect(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``jaxseq inspect``."""
+    parser.description = (
+        "Show what a model has learnt: its labels, how training ended, and the largest weights of "
+        "features (or probabilities of words) and transitions."
     )
     add = parser.add_argument
-    add("model", metavar="DIR", help="of jaxseq train")
-    add("--label", metavar="L", help="only this one's features (words, of an HMM) and transitions")
+    add("model", metavar="DIR", help="a model saved by jaxseq train")
+    add(
+        "--label", metavar="L", help="show only the features, or words, and transitions of this one"
+    )
     add(
         "--top",
         type=int,
         default=20,
         metavar="N",
-        help="features or words a label, and transitions (20)",
+        help="how many features or words per label, and transitions (20)",
     )
-    add("--json", action="store_true", help="print one JSON object")
+    add("--json", action="store_true", help="print one JSON object instead of text")
     parser.set_defaults(run=_run)
 
 
@@ -111,25 +44,26 @@ def _run(options: argparse.Namespace) -> int:
     from jaxseq.hmm import HMMTagger
     from jaxseq.taggers import load
 
-    tagger = load(options.model)
+    tagger: Any = load(options.model)
+    labels = tagger.classes_.tolist()
+    if options.label not in (None, *labels):
+        raise ValueError(f"--label: expected one of {', '.join(labels)}, got {options.label!r}")
     of_hmm = isinstance(tagger, HMMTagger)
-    report = (describe_hmm if of_hmm else describe)(tagger, options.label, options.top)
-    as_text = hmm_as_text if of_hmm else _as_text
+    report = (describe_hmm if of_hmm else describe_crf)(tagger, options.label, options.top)
+    as_text = _hmm_text if of_hmm else _crf_text
     print(json.dumps(report, allow_nan=False) if options.json else as_text(report))
     return 0
 
 
-def describe(tagger: Any, label: str | None, top: int) -> dict[str, Any]:
+def describe_crf(tagger: CRFTagger, label: str | None, top: int) -> dict[str, Any]:
     """What there is to say about a trained tagger, ready for JSON.
 
     Args:
-        tagger: a trained `CRFTagger`.
-        label: say only what concerns this label; None for all.
-        top: features of a label, positive and negative transitions, each at most so many.
+        tagger: a trained tagger.
+        label: report only what concerns this label; None for all.
+        top: how many features per label, and how many positive and negative transitions, at most.
     """
     model, labels = tagger.model_, tagger.classes_.tolist()
-    if label is not None and label not in labels:
-        raise ValueError(f"--label: expected one of {', '.join(labels)}, got {label!r}")
     ranked = [
         (source, target, weight)
         for source, target, weight in tagger.top_transitions(len(labels) ** 2)
@@ -162,31 +96,98 @@ def describe(tagger: Any, label: str | None, top: int) -> dict[str, Any]:
 
 
 def _count_learnt(array: Any) -> int:
-    """Weights that are not zero, those of what is forbidden (−inf) left out."""
-    if array is None:
+    """Weights that are not zero, without those of what is forbidden (−inf)."""
+    if array is None:  # a model without edge attributes has no edge weights
         return 0
     values = np.asarray(array)
     return int(np.count_nonzero(values) - np.isneginf(values).sum())
 
 
-def _as_text(report: dict[str, Any]) -> str:
-    counts, training = report["non_zero_weights"], report["training"]
-    loss = "" if training["loss"] is None else f", loss {training['loss']:.6g}"
+def describe_hmm(tagger: HMMTagger, label: str | None, top: int) -> dict[str, Any]:
+    """What there is to say about a trained tagger, ready for JSON.
+
+    Args:
+        tagger: a trained tagger.
+        label: report only what concerns this label; None for all.
+        top: how many words per label, and how many transitions, at most.
+    """
+    model, labels = tagger.model_.probabilities, tagger.classes_.tolist()
+    emission, transition = np.asarray(model.emission), np.asarray(model.transition)
+    words = [UNKNOWN, *tagger.vocabulary_.words]  # the unknown word is the first row
+    order = np.argsort(-transition, axis=None, kind="stable").tolist()  # of the flat table
+    ranked = [
+        (labels[i], labels[j], float(transition[i, j]))
+        for i, j in (divmod(place, len(labels)) for place in order)
+        if label in (None, labels[i], labels[j]) and transition[i, j] > 0
+    ]
+    shown = labels if label is None else [label]
+
+    def top_words(column: np.ndarray) -> list[tuple[str | None, float]]:
+        best = np.argsort(-column, kind="stable")[:top].tolist()
+        return [(words[place], float(column[place])) for place in best if column[place] > 0]
+
+    return {
+        "model": "hmm",
+        "labels": labels,
+        "words": len(tagger.vocabulary_.words),
+        "column": tagger.column,
+        "decoding": tagger.decoding,
+        "training": {
+            "outcome": tagger.outcome_,
+            "iterations": tagger.n_iter_,
+            "loss": tagger.loss_,
+            "log_likelihood": tagger.log_likelihood_,
+        },
+        "initial": {name: float(model.initial[labels.index(name)]) for name in shown},
+        "emission": {name: top_words(emission[:, labels.index(name)]) for name in shown},
+        "transitions": ranked[:top],
+    }
+
+
+def _crf_text(report: dict[str, Any]) -> str:
+    counts, transitions = report["non_zero_weights"], report["transitions"]
     lines = [
-        f"labels      {len(report['labels'])}: {' '.join(report['labels'])}",
+        _labels_line(report),
         f"attributes  {report['attributes']:,}, of pairs {report['edge_attributes']:,}",
         f"weights     {sum(counts.values()):,} not zero: attributes {counts['weights']:,}, "
         f"transitions {counts['transitions']:,}, start {counts['start']:,}, "
         f"stop {counts['stop']:,}, pairs {counts['edge_weights']:,}",
-        f"training    {training['iterations']} iterations{loss}; {training['outcome']}",
+        _training_line(report),
     ]
     for label, features in report["features"].items():
-        lines += ["", f"features of {label}"]
-        lines += [f"{weight:12.4f}  {name}" for name, weight in features] or ["        none"]
+        lines += _table(f"features of {label}", features)
     for sign in ("positive", "negative"):
-        lines += ["", f"{sign} transitions"]
-        rows = report["transitions"][sign]
-        lines += [f"{weight:12.4f}  {a} → {b}" for a, b, weight in rows] or ["        none"]
-    if report["transitions"]["forbidden"]:
-        lines += ["", f"forbidden transitions: {report['transitions']['forbidden']}"]
+        rows = ((f"{a} → {b}", weight) for a, b, weight in transitions[sign])
+        lines += _table(f"{sign} transitions", rows)
+    if transitions["forbidden"]:
+        lines += ["", f"forbidden transitions: {transitions['forbidden']}"]
     return "\n".join(lines)
+
+
+def _hmm_text(report: dict[str, Any]) -> str:
+    lines = [
+        _labels_line(report),
+        f"words       {report['words']:,} of the column {report['column']}, and the unknown one",
+        f"decoding    {report['decoding']}",
+        _training_line(report),
+    ]
+    for label, words in report["emission"].items():
+        title = f"words of {label}, which is first with {report['initial'][label]:.4f}"
+        lines += _table(title, (("(unknown)" if w is UNKNOWN else w, p) for w, p in words))
+    rows = ((f"{a} → {b}", p) for a, b, p in report["transitions"])
+    return "\n".join([*lines, *_table("transitions", rows)])
+
+
+def _labels_line(report: dict[str, Any]) -> str:
+    return f"labels      {len(report['labels'])}: {' '.join(report['labels'])}"
+
+
+def _training_line(report: dict[str, Any]) -> str:
+    training = report["training"]
+    loss = "" if training["loss"] is None else f", loss {training['loss']:.6g}"
+    return f"training    {training['iterations']} iterations{loss}; {training['outcome']}"
+
+
+def _table(title: str, rows: Iterable[tuple[str, float]]) -> list[str]:
+    lines = [f"{number:12.4f}  {name}" for name, number in rows]
+    return ["", title, *(lines or ["        none"])]

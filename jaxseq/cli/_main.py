@@ -1,69 +1,60 @@
 """The parser of the command line, and what becomes of errors.
 
-Each subcommand is one function that adds its parser and names what runs it; `COMMANDS` lists
-them. What a subcommand needs it imports when it runs, so that ``jaxseq --help`` is quick.
-Exit status: 0 all well, 1 a check failed, 2 the arguments or the input made no sense; 130 and 141,
-as of a process that SIGINT or SIGPIPE ended, after Ctrl-C and when the reader of a pipe is gone.
+Each command is a module with a function that adds its options: ``_tag`` has ``add_tag``. They are
+imported when the command is used, so that ``jaxseq --help`` is quick and needs no JAX.
+Exit status: 0 if all is well, 1 if a check failed, 2 if the arguments or the input made no sense;
+130 after Ctrl-C and 141 when the reader of a pipe is gone, as of a process that SIGINT or SIGPIPE
+ended.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import NoReturn
 
-from jaxseq.cli._active import add_active
-from jaxseq.cli._constraints import add_constraints
-from jaxseq.cli._doctor import add_doctor
-from jaxseq.cli._evaluate import add_evaluate
-from jaxseq.cli._inspect import add_inspect
-from jaxseq.cli._shard import add_shard
-from jaxseq.cli._tag import add_tag
-from jaxseq.cli._train import add_train
-from jaxseq.cli._verify import add_verify
+from jaxseq.cli._options import CommandParser, one_line
 
-COMMANDS = (
-    add_train,
-    add_tag,
-    add_evaluate,
-    add_inspect,
-    add_active,
-    add_constraints,
-    add_verify,
-    add_doctor,
-    add_shard,
-)
-"""Every subcommand. Each entry takes the subparsers and adds one, with `run` among its defaults."""
+# Each command, and what ``jaxseq --help`` says about it.
+COMMANDS = {
+    "train": "train a model on a labelled corpus, and on unlabelled sentences",
+    "tag": "label new sentences with a trained model",
+    "evaluate": "precision, recall and F1 of labels, as conlleval prints them",
+    "inspect": "what a model has learnt: labels, weights, top features and transitions",
+    "active": "active learning: label the sentences that help the model most",
+    "constraints": "try a file of constraints on labelled sentences",
+    "verify": "check every hand-derived quantity",
+    "doctor": "versions, devices and folders that jaxseq uses on this machine",
+    "shard": "write a corpus that is larger than memory as shards, to train from",
+}
 
-INTERRUPTED, BROKEN_PIPE = 130, 141
-LONGEST_MESSAGE = 1000
+INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 plus the number of the signal, as shells report it
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+def _add_options(name: str) -> Callable[[CommandParser], None]:
+    def add(parser: CommandParser) -> None:
+        module = importlib.import_module(f"jaxseq.cli._{name}")
+        getattr(module, f"add_{name}")(parser)
 
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {_one_line(message)}\n")
+    return add
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the arguments of the process by default. Returns the exit status."""
-    parser = _Parser(
+    parser = CommandParser(
         prog="jaxseq",
         description="Sequence labelling with few labels and much unlabelled data.",
     )
     parser.add_argument("--version", action="version", version=f"jaxseq {_version()}")
-    subparsers = parser.add_subparsers(title="commands", metavar="command", required=True)
-    for add_command in COMMANDS:
-        add_command(subparsers)
+    commands = {name: (line, _add_options(name)) for name, line in COMMANDS.items()}
+    parser.add_commands(commands, title="commands")
     options = parser.parse_args(argv)
     try:
         status = options.run(options)
-        sys.stdout.flush()  # here, so that a broken pipe is noticed inside
+        sys.stdout.flush()  # not at exit, so that a broken pipe is noticed in here
         return status
     except BrokenPipeError:
         _forget_output()
@@ -73,27 +64,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except ValueError as error:
         return _fail(str(error))
-    except MemoryError:
+    except MemoryError:  # its own message is empty
         return _fail("expected enough memory for the data, there is too little")
-    except OSError as error:
+    except OSError as error:  # a full disk, or a file that may not be read
         place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         return _fail(f"{place}cannot be read or written: {error.strerror or error}")
 
 
 def _fail(message: str) -> int:
-    print(f"jaxseq: error: {_one_line(message)}", file=sys.stderr)
+    print(f"jaxseq: error: {one_line(message)}", file=sys.stderr)
     return 2
 
 
-def _one_line(message: str) -> str:
-    """The message without line ends, and not longer than one can read."""
-    line = " ".join(message.split("\n"))
-    return line if len(line) <= LONGEST_MESSAGE else f"{line[:LONGEST_MESSAGE]} …"
-
-
 def _forget_output() -> None:
-    """What is still to be written goes nowhere: the interpreter would complain at its end."""
-    with contextlib.suppress(OSError):  # of an output that is no real file
+    """Discard what is still to be written: the interpreter would complain when it ends."""
+    with contextlib.suppress(OSError):  # standard output may be no real file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -5,38 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from typing import Any
 
-from jaxseq.cli._files import (
-    Names,
-    add_column_options,
-    iter_blocks,
-    labelled_columns,
-    require_file,
-    require_rereadable,
-)
-from jaxseq.cli._train import BUILT_IN, choose_templates
+from jaxseq.cli._files import first_width, labelled_columns, require_file, require_rereadable
+from jaxseq.cli._options import Names, add_column_options
+from jaxseq.cli._templates import add_templates_option, choose_templates
 from jaxseq.text import Sentence, iter_conll
 
 
-def add_shard(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq shard``."""
-    parser = subparsers.add_parser(
-        "shard",
-        help="write a corpus that is larger than memory as shards, to train from",
-        description="Compute the features of a labelled corpus of columns part by part, and write "
-        "them to a folder of shards. Each file is read three times, and never held whole.",
+def add_shard(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``jaxseq shard``."""
+    parser.description = (
+        "Compute the features of a labelled corpus of columns part by part, and write them to a "
+        "folder of shards for train --shards. Each file is read three times, and never held whole."
     )
     add = parser.add_argument
-    add("--train", required=True, nargs="+", metavar="FILE", help="one file or more of columns")
-    add(
-        "--templates",
-        required=True,
-        metavar="T",
-        help=f"a file of templates, jaxseq's or CRF++'s, or one of {', '.join(BUILT_IN)}",
-    )
-    add("--out", required=True, metavar="DIR", help="a folder that is not there yet, or empty")
-    add("--shard-tokens", type=int, metavar="N", help="tokens of a shard (a million)")
+    add("--train", required=True, nargs="+", metavar="FILE", help="one or more files of columns")
+    add_templates_option(add)
+    add("--out", required=True, metavar="DIR", help="a new or an empty folder")
+    add("--shard-tokens", type=int, metavar="N", help="tokens per shard (a million)")
     add("--cutoff", type=int, default=1, metavar="N", help="ignore attributes rarer than this (1)")
     add_column_options(parser)
     add("--scheme-to", metavar="IOB2", help="convert the labels to IOB1, IOB2, IOBES or BILOU")
@@ -47,19 +33,19 @@ def add_shard(subparsers: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from jaxseq.shards import SHARD_TOKENS, read_index, write_shards
 
-    for path in options.train:
+    for path in options.train:  # a pipe would be empty in the second reading
         require_file(path)
         require_rereadable(path, "it is read three times")
     names = _names(options)
     templates = choose_templates(options.templates, names[:-1], options.train[0])
-    label = str(names[-1])
+    label = str(names[-1])  # `labelled_columns` refuses a label without a name
 
     def read() -> Iterator[tuple[Sentence, list[str]]]:
         for path in options.train:
-            found = iter_conll(
+            for sentence in iter_conll(
                 path, names, delimiter=options.delimiter, scheme_to=options.scheme_to
-            )
-            yield from ((sentence, list(sentence[label])) for sentence in found)
+            ):
+                yield sentence, list(sentence[label])
 
     tokens = SHARD_TOKENS if options.shard_tokens is None else options.shard_tokens
     folder = write_shards(
@@ -84,12 +70,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _names(options: argparse.Namespace) -> Names:
     """Names of the columns, which all files must have."""
-    first = options.train[0]
     if options.columns is not None:
-        return labelled_columns(0, options.columns, first)
-    for path in options.train:
-        blocks = iter_blocks(path, options.delimiter)
-        width = next((block.width for block in blocks if not block.is_docstart), 0)
-        if width:
+        return labelled_columns(0, options.columns, options.train[0])
+    for path in options.train:  # the first ones may have no sentences
+        if width := first_width(path, options.delimiter):
             return labelled_columns(width, None, path)
     raise ValueError(f"{', '.join(options.train)}: expected at least one sentence, found none")

@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from typing import Any
 
 
-def add_verify(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq verify``."""
-    parser = subparsers.add_parser(
-        "verify",
-        help="check every hand-derived quantity",
-        description="Check every hand-derived quantity against autodiff, central differences and "
-        "enumeration. Exit status 1 when anything fails.",
+def add_verify(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``jaxseq verify``."""
+    parser.description = (
+        "Check every hand-derived quantity against autodiff, central differences and "
+        "enumeration. Exit status 1 when anything fails."
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, not a table")
     parser.add_argument(
@@ -36,6 +33,7 @@ def add_verify(subparsers: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     if options.seed < 0:
         raise ValueError(f"--seed: expected 0 or more, got {options.seed}")
+    # Late, as it imports the whole library.
     from jaxseq.verify import check, quick_options
 
     arguments = quick_options() if options.quick else {}

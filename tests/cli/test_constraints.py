@@ -132,12 +132,12 @@ def test_evaluation_under_constraints(hmm, place, succeed):
 # ------------------------------------------------------------------------------------ training
 
 
-def train(*more):
-    given = ["train", "--model", "hmm", "--train", "train.txt", "--out", "m", "--cores", 1]
-    return [*given, "--unknown-below", 1, *more]
+def train(*more, method=("codl", "hmm")):
+    usual = ["--train", "train.txt", "--out", "m", "--cores", 1, "--unknown-below", 1]
+    return ["train", *method, *usual, *more]
 
 
-CODL = ["--unlabelled", "words.txt", "--codl", "--constraints", "soft.toml"]
+CODL = ["--unlabelled", "words.txt", "--constraints", "soft.toml"]
 
 
 def test_codl_is_that_of_the_library(place, succeed):
@@ -268,12 +268,16 @@ MISTAKES = {
         ["evaluate", "train.txt", *WITH],
         "--constraints: expected with --model and --test only",
     ),
-    "no codl": (train(*WITH), "--constraints: expected along with --codl only"),
-    "top-k": (train("--top-k", 3), "--top-k: expected along with --codl only"),
-    "no unlabelled": (train("--codl", *WITH), "--codl: expected along with --unlabelled FILE only"),
-    "self-training": (train(*CODL, "--self-training"), "--codl: expected no --self-training along"),
-    "em": (train(*CODL, "--em", "hard"), "--codl: expected no --em along with it"),
-    "pool": (train(*CODL, "--pool", "--keep", 0.5), "--pool: expected no --keep along with it"),
+    "no codl": (train(*WITH, method=["hmm"]), "unrecognized arguments: --constraints soft.toml"),
+    "top-k": (train("--top-k", 3, method=["hmm"]), "unrecognized arguments: --top-k 3"),
+    "no unlabelled": (train(*WITH), "the following arguments are required: --unlabelled"),
+    "self-training": (train(*CODL, "--confidence", 1), "unrecognized arguments: --confidence 1"),
+    "em": (train(*CODL, "--em", "hard"), "unrecognized arguments: --em hard"),
+    "pool": (train(*CODL, "--keep", 0.5, "--pool"), "--pool: not allowed with argument --keep"),
+    "vocabulary": (
+        train(*CODL, "--pool", "--vocabulary", "all"),
+        "--pool: expected no --vocabulary along with it",
+    ),
     "beam of 50": (train(*CODL, "--beam", 10), "--beam: expected at least as many as labellings"),
     "cycles": (train(*CODL, "--cycles", -1), "--cycles: expected a whole number, 1 or more"),
     "keep": (train(*CODL, "--keep", 1.5), "--keep: expected a probability, 0 to 1, got '1.5'"),

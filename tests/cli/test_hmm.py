@@ -14,9 +14,8 @@ LABELS = sorted({label for _, label in LEXICON.values()})
 PAIRS = [(word, LEXICON[word][1]) for text in TEXTS for word in text.split()]
 
 
-def train(toy, out, *more):
-    given = ["train", "--model", "hmm", "--train", toy / "train.txt", "--out", out]
-    return [*given, "--cores", 1, *more]
+def train(toy, out, *more, method=("hmm",)):
+    return ["train", *method, "--train", toy / "train.txt", "--out", out, "--cores", 1, *more]
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +119,7 @@ def test_unlabelled_sentences_change_the_model_as_in_fit(toy, tmp_path, succeed)
 def test_self_training(toy, tmp_path, succeed):
     more = tmp_path / "more"
     more.write_text("the\ncow\nsleeps\n")
-    argv = train(toy, tmp_path / "m", "--unlabelled", more, "--self-training", "--json")
+    argv = train(toy, tmp_path / "m", "--unlabelled", more, "--json", method=["self", "hmm"])
     report = json.loads(succeed(*argv, "--unknown-below", 1))["unlabelled"]
     assert report["method"] == "self-training"
     assert report["outcome"].startswith("converged")
@@ -175,9 +174,14 @@ def test_inspect(model, succeed):
 
 
 MISTAKES = [
-    (["--templates", "token"], "--templates: expected with --model crf only"),
-    (["--l2", 2], "--l2: expected with --model crf only"),
-    (["--scheme", "IOB2"], "--scheme: expected with --model crf only"),
+    (
+        ["--templates", "token"],
+        "jaxseq train hmm: error: unrecognized arguments: --templates token",
+    ),
+    (["--l2", 2], "unrecognized arguments: --l2 2"),
+    (["--scheme", "IOB2"], "unrecognized arguments: --scheme IOB2"),
+    (["--model", "hmm"], "unrecognized arguments: --model hmm"),
+    (["--confidence", 0.5], "unrecognized arguments: --confidence 0.5"),
     (["--em-weight", 0.5], "--em-weight: expected along with --unlabelled FILE only"),
     (["--em-weight", 2], "argument --em-weight: expected a probability, 0 to 1, got '2'"),
     (["--freeze", "words"], "argument --freeze: expected some of initial, transition, emission"),
@@ -201,9 +205,9 @@ def test_options_of_a_hidden_markov_model_are_not_those_of_a_crf(toy, tmp_path, 
     argv = ["train", "--train", toy / "train.txt", "--out", tmp_path / "m"]
     status, _, err = run(*argv, "--templates", "token", "--decoding", "viterbi")
     assert status == 2
-    assert "--decoding: expected with --model hmm only" in err
-    for more in ([], ["--model", "crf"], ["--model", "hmm", "--model", "crf"]):
-        status, _, err = run(*argv, *more)
+    assert "jaxseq train crf: error: unrecognized arguments: --decoding viterbi" in err
+    for method in ([], ["crf"], ["self"], ["self", "crf"], ["codl"], ["codl", "crf"]):
+        status, _, err = run("train", *method, *argv[1:])
         assert status == 2
         assert "the following arguments are required: --templates" in err
     assert not list(tmp_path.iterdir())

@@ -68,7 +68,6 @@ def test_a_cutoff_that_leaves_nothing_is_refused(run, command, tmp_path):
         ([], "--algorithm: expected adamw or sgd along with --shards"),
         (["--train", "train.txt"], "--shards: expected alone, got --train too"),
         (["--templates", "token"], "--templates: expected nothing along with --shards"),
-        (["--model", "hmm"], "--model: expected crf along with --shards, got hmm"),
         (["--unlabelled", "more.txt"], "--unlabelled: expected nothing along with --shards"),
     ],
 )
@@ -76,6 +75,11 @@ def test_what_does_not_go_with_shards(run, tmp_path, changes, message):
     status, out, err = run("train", "--shards", "nowhere", "--out", tmp_path / "m", *changes)
     assert (status, out) == (2, "")
     assert message in err
+    for method in (["hmm"], ["codl", "hmm"], ["self", "hmm"]):
+        files = ["--train", "a", "--unlabelled", "b", "--out", tmp_path / "m"]
+        status, _, err = run("train", *method, *files, "--shards", "nowhere")
+        assert status == 2
+        assert err.endswith("error: unrecognized arguments: --shards nowhere\n")
     status, _, err = run(
         "train", "--shards", tmp_path, "--out", tmp_path / "m", "--algorithm", "sgd"
     )

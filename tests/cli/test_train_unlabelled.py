@@ -41,9 +41,9 @@ def command(toy, tmp_path, monkeypatch):
     """The arguments that train with unlabelled sentences, run in a folder of its own."""
     (tmp_path / "more.txt").write_text(unlabelled())
     monkeypatch.chdir(tmp_path)
-    given = ["train", "--train", toy / "train.txt", "--templates", toy / "templates"]
-    given += ["--max-iterations", 20, "--l2", 0.1, "--unlabelled", "more.txt"]
-    return lambda out, *more: [*given, "--out", out, *more]
+    usual = ["--train", toy / "train.txt", "--templates", toy / "templates"]
+    usual += ["--max-iterations", 20, "--l2", 0.1, "--unlabelled", "more.txt"]
+    return lambda out, *more, method=(): ["train", *method, *usual, "--out", out, *more]
 
 
 def tagger():
@@ -122,7 +122,7 @@ def test_without_the_option_nothing_is_said_of_it(command, succeed, toy):
 
 
 def test_self_training_learns_from_its_own_labels(command, succeed):
-    report = json.loads(succeed(*command("m", "--self-training", "--json")))
+    report = json.loads(succeed(*command("m", "--json", method=["self"])))
     X, y = as_data(TEXTS)
     others = with_cows(as_data(MORE)[0])
     trained, labels, rounds = tagger().fit(X, y), None, 0
@@ -137,8 +137,8 @@ def test_self_training_learns_from_its_own_labels(command, succeed):
 
 
 def test_confidence_that_no_label_has(command, succeed):
-    more = ["--self-training", "--confidence", 1, "--confidence-of", "token"]
-    out = succeed(*command("m", *more))
+    more = ["--confidence", 1, "--confidence-of", "token"]
+    out = succeed(*command("m", *more, method=["self", "crf"]))
     assert "\nrounds    0 of self-training" in out
     assert "\n          stopped: no label is sure enough to learn from\n" in out
     assert same_model("m", tagger().fit(*as_data(TEXTS)))
@@ -155,8 +155,8 @@ def test_settings_and_interrupts_of_self_training(command, run, monkeypatch):
             return self
 
     monkeypatch.setattr("jaxseq.taggers.SelfTraining", Interrupted)
-    more = ["--self-training", "--confidence", 0.75, "--confidence-of", "token", "--quiet"]
-    status, out, err = run(*command("m", *more, "--checkpoint", "kept"))
+    more = ["--confidence", 0.75, "--confidence-of", "token", "--quiet", "--checkpoint", "kept"]
+    status, out, err = run(*command("m", *more, method=["self"]))
     assert (status, out) == (0, "")
     assert "interrupted after 2 rounds of self-training: the best model so far is kept" in err
     assert (given["confidence"], given["confidence_of"]) == (0.75, "token")
@@ -170,8 +170,8 @@ def test_interrupted_in_the_first_training(command, run, tmp_path, monkeypatch):
 
     before = sorted(tmp_path.iterdir())
     monkeypatch.setattr(_lbfgs, "iterate", iterate)
-    for more in (["--self-training"], []):
-        given = command("m", *more, "--checkpoint", "kept")
+    for method in (["self"], []):
+        given = command("m", "--checkpoint", "kept", method=method)
         assert run(*given) == (130, "", "jaxseq: interrupted\n")
     assert sorted(tmp_path.iterdir()) == before
 

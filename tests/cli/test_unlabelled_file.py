@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxseq.cli._files import read_corpus
-from jaxseq.cli._train import read_unlabelled
+from jaxseq.cli._unlabelled import read_unlabelled
 from tests.cli.conftest import TEXTS, columns_of
 
 OPTIONS = {
@@ -107,9 +107,9 @@ CASES = [
     (["--entropy-weight", "2"], "--entropy-weight: expected along with --unlabelled FILE only"),
     (["--entropy-gradient", "mann"], "--entropy-gradient: expected along with --unlabelled FILE"),
     (["--vocabulary", "all"], "--vocabulary: expected along with --unlabelled FILE only"),
-    (["--self-training"], "--self-training: expected along with --unlabelled FILE only"),
-    (["--confidence", "0.9"], "--confidence: expected along with --unlabelled FILE only"),
-    (["--confidence-of", "token"], "--confidence-of: expected along with --unlabelled FILE only"),
+    (["--self-training"], "unrecognized arguments: --self-training"),
+    (["--confidence", "0.9"], "unrecognized arguments: --confidence 0.9"),
+    (["--confidence-of", "token"], "unrecognized arguments: --confidence-of token"),
     (["--choose-entropy-weight"], "--choose-entropy-weight: expected along with --unlabelled"),
     ([*FILE, "--entropy-weight", "-1"], "--entropy-weight: expected a finite number, 0 or more"),
     ([*FILE, "--entropy-weight", "nan"], "--entropy-weight: expected a finite number, 0 or more"),
@@ -117,15 +117,20 @@ CASES = [
     ([*FILE, "--entropy-weight", "x"], "--entropy-weight: expected a finite number, 0 or more"),
     ([*FILE, "--entropy-gradient", "x"], "argument --entropy-gradient: invalid choice: 'x'"),
     ([*FILE, "--vocabulary", "x"], "argument --vocabulary: invalid choice: 'x'"),
-    ([*FILE, "--self-training", "--confidence", "1.5"], "--confidence: expected a probability"),
-    ([*FILE, "--self-training", "--entropy-weight", "0"], "-training: expected no --entropy-wei"),
-    ([*FILE, "--self-training", "--entropy-gradient", "mann"], "expected no --entropy-gradient"),
-    ([*FILE, "--self-training", "--vocabulary", "all"], "expected no --vocabulary along with it"),
-    ([*FILE, "--self-training", "--choose-entropy-weight"], "expected no --choose-entropy-weight"),
-    ([*FILE, "--self-training", "--warm-start", "model"], "expected no --warm-start along with it"),
-    ([*FILE, "--choose-entropy-weight", "--entropy-weight", "1"], "expected no --entropy-weight"),
-    ([*FILE, "--confidence", "0.9"], "--confidence: expected along with --self-training only"),
-    ([*FILE, "--self-training", "--confidence-of", "token"], "along with --confidence only"),
+    (["self"], "the following arguments are required: --unlabelled"),
+    (["self", "--confidence", "0.9"], "the following arguments are required: --unlabelled"),
+    (["self", *FILE, "--confidence", "1.5"], "--confidence: expected a probability"),
+    (["self", *FILE, "--entropy-weight", "0"], "unrecognized arguments: --entropy-weight 0"),
+    (["self", *FILE, "--entropy-gradient", "mann"], "unrecognized arguments: --entropy-gradient"),
+    (["self", *FILE, "--vocabulary", "all"], "unrecognized arguments: --vocabulary all"),
+    (["self", *FILE, "--choose-entropy-weight"], "unrecognized arguments: --choose-entropy-weigh"),
+    (["self", *FILE, "--warm-start", "model"], "unrecognized arguments: --warm-start model"),
+    (["self", *FILE, "--coordinator", "a:1"], "unrecognized arguments: --coordinator a:1"),
+    (["self", *FILE, "--confidence-of", "token"], "along with --confidence only"),
+    ([*FILE, "--choose-entropy-weight", "--entropy-weight", "1"], "not allowed with argument"),
+    ([*FILE, "--confidence", "0.9"], "unrecognized arguments: --confidence 0.9"),
+    (["slef", *FILE], "argument method: invalid choice: 'slef' (choose from"),
+    ([*FILE, "--entropy", "1"], "unrecognized arguments: --entropy 1"),
     ([*FILE, "--choose-entropy-weight", "--train", "few"], "few: expected at least 5 sentences"),
     ([*FILE, "--checkpoint", "new"], "new: expected a file outside of the model's folder"),
     ([*FILE, "--out", "c.entropy-weight", "--checkpoint", "c"], "outside of the model's folder"),
@@ -146,8 +151,9 @@ def test_one_line_and_nothing_written(toy, tmp_path, run, monkeypatch, more, mes
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     before = sorted(tmp_path.rglob("*"))
-    given = ["train", "--train", toy / "train.txt", "--templates", toy / "templates"]
-    status, out, err = run(*given, "--out", "new", *more)
+    method, more = (more[:1], more[1:]) if more[0][0] != "-" else ([], more)
+    files = ["--train", toy / "train.txt", "--templates", toy / "templates"]
+    status, out, err = run("train", *method, *files, "--out", "new", *more)
     assert (status, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1

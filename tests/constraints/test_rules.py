@@ -156,7 +156,10 @@ REFUSED = {
     "penalty": (lambda: bound(Penalised(AtMostOnce(), -1.0)), r"rules\[0\]: penalty: expected a"),
     "NaN": (lambda: bound(Penalised(AtMostOnce(), float("nan"))), "penalty: expected a number"),
     "none": (lambda: bind_constraints([AtMostOnce()], ["A"]), "penalty: expected one, of the rule"),
-    "length": (lambda: alone(WordsImply(MARKED, ["A"]), "A"), "y: expected 2 labels, one per token"),
+    "length": (
+        lambda: alone(WordsImply(MARKED, ["A"]), "A"),
+        "y: expected 2 labels, one per token",
+    ),
     "unknown": (lambda: alone(AtMostOnce(), "AD"), r"y\[1\]: expected one of A, B, got 'D'"),
     "sentence": (
         lambda: violations(OnlyOn(["A"], MARKED), "Pages", "A"),

@@ -9,7 +9,7 @@ import pytest
 
 import jaxseq
 from jaxseq.cli import main
-from jaxseq.cli._train import check_process_options
+from jaxseq.cli._training import check_process_options
 from jaxseq.constraints import HMMLearner
 from tests.parallel import hmm_in_processes
 from tests.parallel.hmm_in_processes import SHARED, draw_corpus, fit, told, told_of_codl
@@ -176,11 +176,16 @@ def test_codl_is_refused_by_all(found):
 
 
 def test_what_several_processes_do_not_do_is_refused():
-    usual = {"algorithm": "lbfgs", "model": "hmm"}
-    check_process_options(Namespace(**usual, codl=True))
+    usual = {"method": "crf", "algorithm": "lbfgs", "choose_entropy_weight": None, "shards": None}
+    for method in ("crf", "hmm", "codl hmm"):
+        check_process_options(Namespace(**{**usual, "method": method}))
+    alone = "expected in a run of one process only"
     for change, wrong in (
-        ({"codl": True, "model": "crf"}, "--codl: expected .* one process only, or with --model"),
-        ({"self_training": True}, "--self-training: expected in a run of one process only$"),
+        ({"method": "codl crf"}, f"train codl crf: {alone}, or train codl hmm$"),
+        ({"method": "self crf"}, f"train self crf: {alone}$"),
+        ({"method": "self hmm"}, f"train self hmm: {alone}$"),
+        ({"choose_entropy_weight": True}, f"--choose-entropy-weight: {alone}$"),
+        ({"algorithm": "sgd"}, "--algorithm: expected lbfgs with several processes"),
     ):
         with pytest.raises(ValueError, match=wrong):
             check_process_options(Namespace(**{**usual, **change}))
@@ -196,14 +201,15 @@ def test_command_line_gives_the_same_model(folder, way):
     X, y, more = draw_corpus()
     write_corpus(folder / "train.txt", X, y)
     write_corpus(folder / "more.txt", more, more)
-    usual = ["train", "--model", "hmm", "--train", folder / "train.txt", "--unknown-below", 2]
+    method = ["hmm"] if way == "em" else ["codl", "hmm"]
+    usual = ["train", *method, "--train", folder / "train.txt", "--unknown-below", 2]
     usual += ["--unlabelled", folder / "more.txt", "--json"]
     if way == "em":
         usual += ["--max-iterations", 8, "--dev", folder / "train.txt"]
     else:
         rule = '[[constraint]]\nkind = "starts_with"\nlabels = ["A"]\npenalty = 1.5\n'
         (folder / "rules.toml").write_text(rule)
-        usual += ["--codl", "--constraints", folder / "rules.toml", "--top-k", 3, "--cycles", 2]
+        usual += ["--constraints", folder / "rules.toml", "--top-k", 3, "--cycles", 2]
     pair = start_pair([*usual, "--out", folder / f"many {way}"])
     with jax.enable_x64(False):
         assert main([*map(str, usual), "--out", str(folder / f"one {way}")]) == 0

@@ -19,7 +19,7 @@ from hypothesis import given
 
 import jaxseq
 from jaxseq.cli import main
-from jaxseq.cli._train import read_training
+from jaxseq.cli._training import read_training
 from jaxseq.crf import CRFTagger
 from jaxseq.parallel import OtherProcessError, Peers, find_meeting, join_processes
 from jaxseq.text import DictExtractor, SharedCorpus, TemplateExtractor
@@ -488,11 +488,10 @@ def test_a_part_without_sentences_is_one(tmp_path, monkeypatch, columns):
     for file, text in zip(files, ("x N\n\ny V\n", "\n\n", "z N\n")):
         Path(file).write_text(text)
     usual = {"format": "conll", "columns": columns, "delimiter": None, "scheme_to": None}
-    options = Namespace(**usual, scheme=None, files=files)
-    monkeypatch.setattr("jaxseq.parallel.all_peers", lambda: Peers(0, 2, lambda message: [message]))
+    options = Namespace(**usual, scheme=None)
 
     def work(peers):
-        corpus, numbers = read_training(options.files, options, peers)
+        corpus, numbers = read_training(files, options, peers)
         return corpus.sentences, corpus.names, numbers.tolist()
 
     (first, names, numbers), (second, others, none) = in_threads(2, work)

@@ -1,0 +1,269 @@
+"""Options that several commands share, and the types of their arguments."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+# A name for each column of a file; None for one that is left out.
+Names = tuple[str | None, ...]
+
+# Choices of ``--weights``.
+WEIGHTS = ("mixed", "observed", "dense", "tied")
+
+
+LONGEST_MESSAGE = 1000  # characters; a message may quote a line of a file that is no text
+
+
+def one_line(message: str) -> str:
+    """The message without line ends, and not longer than one can read."""
+    line = " ".join(message.split("\n"))
+    return line if len(line) <= LONGEST_MESSAGE else f"{line[:LONGEST_MESSAGE]} …"
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose errors are one line, and whose options are added when it is first used.
+
+    So ``jaxseq --help`` need not import the modules of all commands, and options may be added to
+    one without slowing down the others.
+
+    Args:
+        add_options: adds the options to this parser.
+        settings: of `argparse.ArgumentParser`.
+    """
+
+    def __init__(
+        self, add_options: Callable[[CommandParser], Any] | None = None, **settings: Any
+    ) -> None:
+        # An abbreviation would change its meaning with every option that is added.
+        super().__init__(allow_abbrev=False, **settings)
+        self._add_options = add_options
+        self._default: str | None = None
+
+    def add_commands(
+        self,
+        commands: Mapping[str, tuple[str, Callable[[CommandParser], Any]]],
+        title: str,
+        default: str | None = None,
+    ) -> None:
+        """Add sub-commands.
+
+        Args:
+            commands: by name, a line of help and what adds the options.
+            title: of all of them in the help.
+            default: the name of the one that is meant where the first argument is an option.
+        """
+        parsers = self.add_subparsers(title=title, metavar=title.removesuffix("s"), required=True)
+        for name, (line, add_options) in commands.items():
+            parsers.add_parser(name, help=line, add_options=add_options)
+        self._default = default
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse's, which calls it for sub-commands as well."""
+        if self._add_options is not None:  # once, as tests may parse more than one line
+            add_options, self._add_options = self._add_options, None
+            add_options(self)
+        if self._default is not None and args is not None:
+            first = next(iter(args), "-")
+            if first.startswith("-") and first not in ("-h", "--help"):
+                args = [self._default, *args]
+        # With the options of a sub-command come those of the parser above it.
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:  # here, so that the message begins with the command that lacks the option
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """End the process with exit status 2."""
+        self.exit(2, f"{self.prog}: error: {one_line(message)}\n")
+
+
+def flag(name: str) -> str:
+    """How an option is written, by the name of its value.
+
+    Example:
+        >>> flag("entropy_weight")
+        '--entropy-weight'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+def require_with(options: argparse.Namespace, names: tuple[str, ...], needed: str) -> None:
+    """ValueError where one of the options is set although the one that it needs is not.
+
+    Args:
+        options: of the command line; None stands for what the user has not set.
+        names: options that mean nothing without the other one.
+        needed: what they need, as it is written: ``--unlabelled FILE``.
+    """
+    other = needed.split()[0].removeprefix("--").replace("-", "_")
+    if getattr(options, other) is not None:
+        return
+    for name in names:
+        if getattr(options, name) is not None:
+            raise ValueError(f"{flag(name)}: expected along with {needed} only")
+
+
+# Types of arguments. Their errors are argparse's own: it adds the option that they are about.
+
+
+def parse_count(text: str) -> int:
+    """A whole number, 1 or more, as an argument.
+
+    Example:
+        >>> parse_count("50")
+        50
+    """
+    # Nine digits are plenty; int() refuses thousands of them with an error of its own.
+    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
+        raise argparse.ArgumentTypeError(f"expected a whole number, 1 or more, got {text!r:.60}")
+    return int(text)
+
+
+def parse_entropy_weight(text: str) -> float:
+    """A finite number, 0 or more, as an argument.
+
+    Example:
+        >>> parse_entropy_weight("0.5")
+        0.5
+    """
+    return _parse_number(text, math.inf, "a finite number, 0 or more")
+
+
+def parse_probability(text: str) -> float:
+    """A number from 0 to 1, as an argument.
+
+    Example:
+        >>> parse_probability("0.9")
+        0.9
+    """
+    return _parse_number(text, 1.0, "a probability, 0 to 1")
+
+
+def _parse_number(text: str, most: float, wanted: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan  # which fails the comparison below, as "nan" itself does
+    if not (0 <= value <= most and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"expected {wanted}, got {text!r}")
+    return value
+
+
+def parse_columns(text: str) -> Names:
+    """Names separated by commas, as an argument; ``-`` is None.
+
+    Example:
+        >>> parse_columns("word,-,label")
+        ('word', None, 'label')
+    """
+    names = tuple(None if name.strip() == "-" else name.strip() for name in text.split(","))
+    # Equal names would be one column of a sentence.
+    kept = [name for name in names if name is not None]
+    if not kept or "" in kept or len(set(kept)) < len(kept):
+        raise argparse.ArgumentTypeError(
+            f"expected different names separated by commas, such as word,pos,label, got {text!r}"
+        )
+    return names
+
+
+def parse_delimiter(text: str) -> str:
+    r"""The text between columns, as an argument: ``tab`` and ``\t`` are the tab.
+
+    Example:
+        >>> parse_delimiter("tab"), parse_delimiter(";")
+        ('\t', ';')
+    """
+    delimiter = {"tab": "\t", "\\t": "\t", "space": " "}.get(text, text)
+    if not delimiter or set("\r\n") & set(delimiter):
+        raise argparse.ArgumentTypeError(f"expected text within one line, got {text!r}")
+    return delimiter
+
+
+# Groups of options. `add` is the method `add_argument` of a parser or of a group.
+
+
+def add_column_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--columns`` and ``--delimiter``."""
+    parser.add_argument(
+        "--columns",
+        type=parse_columns,
+        metavar="word,pos,label",
+        help="names of the columns, with - for one to leave out; by default word,label or "
+        "word,pos,label or word,pos,chunk,label, depending on how many there are",
+    )
+    parser.add_argument(
+        "--delimiter",
+        type=parse_delimiter,
+        metavar="TEXT",
+        help="what separates the columns (tab for a tab); by default spaces and tabs",
+    )
+
+
+def add_corpus_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how labelled files are to be read."""
+    add_column_options(parser)
+    parser.add_argument(
+        "--unknown-label",
+        metavar="TEXT",
+        help="what the labelled files have for a label that is not known (such as ?)",
+    )
+    parser.add_argument(
+        "--scheme-to",
+        metavar="IOB2",
+        help="convert the labels to IOB1, IOB2, IOBES or BILOU while reading",
+    )
+
+
+def add_model_settings(add: Any, iterations: str) -> None:
+    """Add the settings of a CRF that every command which trains one has.
+
+    Args:
+        add: the method `add_argument` of a parser or of a group.
+        iterations: what ``--max-iterations`` limits.
+    """
+    add("--l1", type=float, default=0.0, metavar="X", help="strength of the L1 penalty (0)")
+    add("--l2", type=float, default=1.0, metavar="X", help="strength of the L2 penalty (1)")
+    add("--max-iterations", type=int, default=500, metavar="N", help=f"{iterations} (500)")
+    add(
+        "--weights",
+        choices=WEIGHTS,
+        default="mixed",
+        help="which pairs of an attribute and a label have a weight (mixed)",
+    )
+    add("--cutoff", type=int, default=1, metavar="N", help="ignore attributes rarer than this (1)")
+    add("--scheme", metavar="IOB2", help="forbid label sequences that this scheme does not allow")
+
+
+def add_constraint_options(add: Any) -> None:
+    """Add ``--constraints`` and ``--beam``.
+
+    Args:
+        add: the method `add_argument` of a parser or of a group.
+    """
+    add(
+        "--constraints",
+        metavar="FILE",
+        help="rules that labellings should obey, in TOML (see jaxseq.constraints."
+        "read_constraints); the best labelling is that of the highest score less the penalties",
+    )
+    add(
+        "--beam",
+        type=parse_count,
+        metavar="N",
+        help="hypotheses kept while searching under constraints (50)",
+    )
+
+
+def check_constraint_options(options: argparse.Namespace, labellings: int | None = None) -> None:
+    """ValueError for a beam without constraints, or too narrow for the labellings wanted."""
+    require_with(options, ("beam",), "--constraints FILE")
+    if options.beam is not None and labellings is not None and options.beam < labellings:
+        raise ValueError(
+            f"--beam: expected at least as many as labellings are wanted, {labellings}, got "
+            f"{options.beam}"
+        )

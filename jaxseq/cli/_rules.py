@@ -1,0 +1,121 @@
+"""Constraints that labels are predicted under: their file, and what becomes of them."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxseq.cli._files import require_file
+
+if TYPE_CHECKING:
+    from jaxseq.constraints import ConstraintFile
+
+
+def read_rules(path: str, labels: Iterable[str]) -> ConstraintFile:
+    """The constraints of a file, for a model with these labels."""
+    from jaxseq.constraints import read_constraints
+
+    require_file(path)
+    return read_constraints(path, list(labels))
+
+
+def columns_of_rules(rules: ConstraintFile | None) -> tuple[str, ...]:
+    """Names of the columns that constraints look at; empty where there are no constraints.
+
+    Example:
+        >>> from jaxseq.constraints import ConstraintFile, OnlyOn, Penalised, Words
+        >>> rule = OnlyOn(["A"], Words(["N"], column="pos"))
+        >>> columns_of_rules(ConstraintFile([Penalised(rule, 1.0)])), columns_of_rules(None)
+        (('pos',), ())
+    """
+    # Rules about labels alone have no `tokens`.
+    # In order and without repetition, for messages that list them.
+    all_tokens = (getattr(rule.rule, "tokens", None) for rule in rules.rules) if rules else ()
+    return tuple(dict.fromkeys(tokens.column for tokens in all_tokens if tokens is not None))
+
+
+class ConstrainedTagger:
+    """A trained tagger that predicts under constraints, and counts where they cannot be met.
+
+    Args:
+        tagger: the tagger.
+        rules: the constraints.
+        width: of the beam, or None.
+    """
+
+    def __init__(self, tagger: Any, rules: ConstraintFile, width: int | None):
+        self.tagger, self.width = tagger, width
+        self.classes_ = tagger.classes_
+        self.constraints = rules.bind(tagger.classes_.tolist())
+        self.seen = self.unmet = self.first_unmet = 0
+
+    def predict(self, X: Sequence[Any]) -> list[list[str]]:
+        """As the tagger's."""
+        with _constraint_warnings_held() as caught:
+            labels = self.tagger.predict(X, constraints=self.constraints, width=self.width)
+        self._count_unmet(X, labels, bool(caught))
+        return labels
+
+    def predict_k_best(self, X: Sequence[Any], k: int) -> list[list[tuple[list[str], float]]]:
+        """As the tagger's."""
+        # A beam narrower than k cannot hold k labellings.
+        width = None if self.width is None else max(k, self.width)
+        with _constraint_warnings_held() as caught:
+            paths = self.tagger.predict_k_best(X, k, constraints=self.constraints, width=width)
+        self._count_unmet(X, [best[0][0] if best else None for best in paths], bool(caught))
+        return paths
+
+    def _count_unmet(
+        self, X: Sequence[Any], labels: Sequence[list[str] | None], any_unmet: bool
+    ) -> None:
+        """Count the sentences whose best labelling violates hard constraints."""
+        from jaxseq.constraints import corpus_violations
+
+        if any_unmet:  # counting costs a pass over the sentences, so only when it was warned of
+            number = {label: place for place, label in enumerate(self.classes_.tolist())}
+            kept = [(place, path) for place, path in enumerate(labels) if path is not None]
+            flat = np.array([number[label] for _, path in kept for label in path], np.int32)
+            lengths = np.array([len(path) for _, path in kept], np.int64)
+            x = self.constraints.observe_all([X[place] for place, _ in kept])
+            counts = corpus_violations(self.constraints, x, flat, lengths)
+            bad = np.flatnonzero(counts @ np.array(self.constraints.hard))
+            if len(bad) and not self.unmet:
+                self.first_unmet = self.seen + kept[bad[0]][0] + 1  # people count from 1
+            self.unmet += len(bad)
+        self.seen += len(X)
+
+    def say_unmet(self) -> None:
+        """Print one line on standard error, if hard constraints could not all be met."""
+        if self.unmet:
+            print(
+                f"jaxseq: warning: no labelling that satisfies all hard constraints was found for "
+                f"{self.unmet} of {self.seen} sentences, the first of them sentence "
+                f"{self.first_unmet}; they get the fewest violations",
+                file=sys.stderr,
+            )
+
+
+@contextmanager
+def _constraint_warnings_held() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect warnings of constraints that cannot be met, which are reported once at the end.
+
+    Tagging in chunks would otherwise print one for each. All other warnings go through.
+    """
+    from jaxseq.constraints import ConstraintWarning
+
+    caught: list[warnings.WarningMessage] = []
+    with warnings.catch_warnings(record=True) as everything:
+        warnings.simplefilter("always", ConstraintWarning)
+        yield caught
+    for warning in everything:
+        if issubclass(warning.category, ConstraintWarning):
+            caught.append(warning)
+        else:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )

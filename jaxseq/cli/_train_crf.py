@@ -1,0 +1,313 @@
+"""``jaxseq train crf``: supervised, with entropy regularisation, or from shards."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxseq.cli._files import Corpus
+from jaxseq.cli._models import add_crf_settings, untrained_crf
+from jaxseq.cli._options import flag, parse_entropy_weight, require_with
+from jaxseq.cli._training import (
+    CHECKPOINT_PARTS,
+    Trained,
+    TrainingData,
+    add_process_options,
+    add_training_options,
+    add_unlabelled_option,
+    add_vocabulary_option,
+    check_places,
+    finish,
+    fit_arguments,
+    iterations_before_interrupt,
+    prepare,
+    read_dev,
+    run_in_processes,
+)
+from jaxseq.text import Sentence
+
+if TYPE_CHECKING:
+    from jaxseq.crf import CRFTagger, EntropyWeights
+    from jaxseq.parallel import Peers
+    from jaxseq.taggers import Notes
+
+FOLDS = 5
+ENTROPY_OPTIONS = ("entropy_weight", "entropy_gradient", "vocabulary", "choose_entropy_weight")
+
+
+def add_crf(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``jaxseq train crf``."""
+    parser.description = (
+        "Train a conditional random field on a labelled corpus, with or without unlabelled "
+        "sentences. Ctrl-C keeps the best model so far."
+    )
+    sources = add_training_options(
+        parser,
+        "the unfinished search (and of --choose-entropy-weight the scores and the choice, in "
+        "FILE.cross-validation and FILE.entropy-weight)",
+        "crf",
+    )
+    add_crf_settings(parser)
+    parser.add_argument("--warm-start", metavar="DIR", help="start from the weights of this model")
+    _add_shards_options(parser, sources)
+    group = parser.add_argument_group(
+        "unlabelled sentences",
+        "Learn from sentences without labels, too: add the entropy of the model on them to the "
+        "loss, so that the model is to be sure of them.",
+    )
+    add_unlabelled_option(group)
+    weights = group.add_mutually_exclusive_group()
+    weights.add_argument(
+        "--entropy-weight",
+        type=parse_entropy_weight,
+        metavar="X",
+        help="how much the entropy of an unlabelled sentence counts, 0 or more (1)",
+    )
+    weights.add_argument(
+        "--choose-entropy-weight",
+        action="store_true",
+        default=None,
+        help="take the best of 0, 0.1, 0.5, 1, 5, 10 in 5-fold cross-validation on --train: by "
+        "span F1 if the labels are of a chunk scheme, else by accuracy",
+    )
+    group.add_argument(
+        "--entropy-gradient",
+        choices=("mann", "jiao", "autodiff"),
+        help="how its gradient is computed; all give the same model (mann)",
+    )
+    add_vocabulary_option(group)
+    add_process_options(parser)
+    parser.set_defaults(run=_run, method="crf")
+
+
+def _run(options: argparse.Namespace) -> int:
+    require_with(options, ENTROPY_OPTIONS, "--unlabelled FILE")
+    if options.shards is not None:
+        _check_shards_options(options)
+        return run_in_processes(options, _train_from_shards)
+    require_with(options, ("streams",), "--shards")
+    return run_in_processes(options, _train)
+
+
+def _train(options: argparse.Namespace, peers: Peers) -> int:
+    from jaxseq.taggers import load
+
+    tagger, data = prepare(options, peers, untrained_crf)
+    with peers.guard():  # before hours of cross-validation or training
+        if options.choose_entropy_weight:
+            check_choosable(data.train)
+        older = None if options.warm_start is None else load(options.warm_start)
+    arguments = {"warm_start_from": older, **fit_arguments(data, peers)}
+    if data.unlabelled is None:
+        tagger.fit(data.train.sentences, data.train.labels, **arguments)
+        trained = Trained(tagger, iterations_before_interrupt(tagger))
+    else:
+        trained = _train_with_entropy(tagger, data, data.unlabelled, options, arguments)
+    return finish(options, peers, data.dev, trained, *data.counts(peers))
+
+
+# Entropy regularisation. Cross-validation may take hours, so that what it has found is kept until
+# the training with the chosen weight is over, too.
+
+
+@dataclass(frozen=True)
+class EntropyChoice:
+    """What cross-validation has found.
+
+    Args:
+        result: the scores of all weights.
+        scoring: by what, as `jaxseq.choose_entropy_weight` calls it.
+        seconds: how long it took.
+        notes: of the choice, so that it is not made again.
+    """
+
+    result: EntropyWeights
+    scoring: str
+    seconds: float
+    notes: Notes
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the report."""
+        return {
+            "scoring": self.scoring,
+            "folds": FOLDS,
+            "weights": list(self.result.weights),
+            "means": self.result.means.tolist(),
+        }
+
+    def table(self) -> str:
+        """The mean score of each weight, the best one marked."""
+        by = {"span_f1": "span F1"}.get(self.scoring, self.scoring)
+        lines = [f"weights   mean {by} in {FOLDS}-fold cross-validation ({self.seconds:.1f} s)"]
+        for weight, mean in zip(self.result.weights, self.result.means):
+            mark = " *" if weight == self.result.best else ""
+            lines.append(f"          {weight:<6g}  {mean:.4f}{mark}")
+        return "\n".join(lines)
+
+
+def check_choosable(train: Corpus) -> None:
+    """ValueError for a corpus that cannot be cross-validated on."""
+    train.known_labels()
+    if len(train.sentences) < FOLDS:
+        raise ValueError(
+            f"{train.path}: expected at least {FOLDS} sentences to choose the weight of the "
+            f"entropy on, found {len(train.sentences)}"
+        )
+
+
+def _choose_weight(
+    tagger: CRFTagger, train: Corpus, unlabelled: list[Sentence], options: argparse.Namespace
+) -> EntropyChoice:
+    """Cross-validate, or continue that, or recall what it found if it was over."""
+    from jaxseq.crf import EntropyWeights, choose_entropy_weight, usual_scoring
+    from jaxseq.taggers import Notes, settings_of
+
+    began = time.perf_counter()
+    scoring = usual_scoring(
+        label for labels in train.labels for label in labels if label is not None
+    )
+    scores_file = choice_file = None
+    if options.checkpoint is not None:
+        scores_file, choice_file = (options.checkpoint + part for part in CHECKPOINT_PARTS[1:])
+    vocabulary = options.vocabulary or "all"
+    # Anything that a score depends on belongs to the job: notes of another one are refused.
+    settings = settings_of(tagger)
+    job = (settings, scoring, FOLDS, vocabulary, train.sentences, train.labels, unlabelled)
+    notes = Notes(choice_file, job)
+    kept = notes.load()
+    if kept is not None:
+        result = EntropyWeights(tuple(kept["weights"]), np.array(kept["scores"]))
+    else:
+        result = choose_entropy_weight(
+            tagger,
+            train.sentences,
+            train.labels,
+            unlabelled=unlabelled,
+            folds=FOLDS,
+            scoring=scoring,
+            seed=options.seed,
+            entropy_gradient=options.entropy_gradient or "mann",
+            vocabulary=vocabulary,
+            progress=tagger.progress,
+            checkpoint=scores_file,
+        )
+        notes.save({"weights": list(result.weights), "scores": result.scores.tolist()})
+    return EntropyChoice(result, scoring, time.perf_counter() - began, notes)
+
+
+def _train_with_entropy(
+    tagger: CRFTagger,
+    data: TrainingData,
+    unlabelled: list[Sentence],
+    options: argparse.Namespace,
+    arguments: dict[str, Any],
+) -> Trained:
+    weight = 1.0 if options.entropy_weight is None else options.entropy_weight
+    choice = None
+    if options.choose_entropy_weight:
+        choice = _choose_weight(tagger, data.train, unlabelled, options)
+        weight = choice.result.best
+        if not (options.quiet or options.json):
+            print(choice.table(), flush=True)  # before the training, which may take long
+    settings = {
+        "entropy_weight": weight,
+        "entropy_gradient": options.entropy_gradient or "mann",
+        "vocabulary": options.vocabulary or "all",
+    }
+    tagger.fit(
+        data.train.sentences, data.train.labels, unlabelled=unlabelled, **settings, **arguments
+    )
+    interrupted = iterations_before_interrupt(tagger)
+    report, seconds = {"method": "entropy", **settings}, {}
+    if choice is not None:
+        if interrupted is None:  # else the same command continues, with the same choice
+            choice.notes.remove()
+        report["cross_validation"] = choice.as_dict()
+        seconds["cross_validation"] = choice.seconds
+    line = (
+        "entropy   weight {entropy_weight:g}, gradient {entropy_gradient}, vocabulary {vocabulary}"
+    )
+    return Trained(tagger, interrupted, report, [line.format(**settings)], seconds)
+
+
+# Shards: training from a folder of ``jaxseq shard``, which may be larger than memory.
+
+# Options of trainings that hold the corpus.
+NOT_WITH_SHARDS = ("unlabelled", "warm_start")
+
+
+def _add_shards_options(
+    parser: argparse.ArgumentParser, needless: Sequence[argparse.Action]
+) -> None:
+    """Add ``--shards`` and ``--streams``.
+
+    Args:
+        parser: of ``jaxseq train crf``.
+        needless: options that are required without shards, and not with them.
+    """
+
+    class Instead(argparse.Action):
+        def __call__(self, _parser: Any, namespace: Any, values: Any, _name: Any = None) -> None:
+            namespace.shards = values
+            for option in needless:  # argparse looks for missing options at the very end
+                option.required = False
+
+    parser.add_argument(
+        "--shards",
+        action=Instead,
+        metavar="DIR",
+        help="instead of --train and --templates: a folder of jaxseq shard, of which one part at a "
+        "time is in memory; with --algorithm adamw or sgd",
+    )
+    parser.add_argument(
+        "--streams",
+        type=int,
+        metavar="N",
+        help="with --shards: parts that every batch has sentences of (1). With as many as "
+        "processes, each process reads and needs files of its own only; with fewer, they share "
+        "the sentences of a file",
+    )
+
+
+# A folder of shards has its features, with templates and cutoff applied, and its labels.
+def _check_shards_options(options: argparse.Namespace) -> None:
+    """ValueError for options that do not go with shards."""
+    if options.train is not None:
+        raise ValueError("--shards: expected alone, got --train too")
+    if options.templates is not None:
+        raise ValueError("--templates: expected nothing along with --shards, which have features")
+    for name in NOT_WITH_SHARDS:
+        if getattr(options, name) is not None:
+            raise ValueError(f"{flag(name)}: expected nothing along with --shards")
+    if options.cutoff != 1:  # it was applied when the shards were written
+        raise ValueError("--cutoff: expected with jaxseq shard, not along with --shards")
+    if options.algorithm == "lbfgs":
+        raise ValueError(
+            "--algorithm: expected adamw or sgd along with --shards, as L-BFGS needs the whole "
+            "corpus at once"
+        )
+
+
+def _train_from_shards(options: argparse.Namespace, peers: Peers) -> int:
+    from jaxseq.parallel import make_mesh
+    from jaxseq.shards import read_index, train_from_shards
+
+    with peers.guard():
+        check_places(options, peers)
+        dev = read_dev(options, peers, None)
+    tagger = train_from_shards(
+        options.shards,
+        untrained_crf(options, None),
+        streams=1 if options.streams is None else options.streams,
+        mesh=make_mesh() if peers.count > 1 else None,
+    )
+    # Each process may have a folder with its own files, but every index is of all of them.
+    index = read_index(Path(options.shards))
+    counts = {"sentences": index.sentences, "tokens": index.tokens}
+    return finish(options, peers, dev, Trained(tagger), counts)
