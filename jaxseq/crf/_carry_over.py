@@ -60,5 +60,5 @@ def carry_over(old: CRFTagger, extractor: FeatureExtractor, classes: list[str]) 
         has_pairs = model.edge_weights is not None
         old_names = old.extractor_.edge_attribute_names() if has_pairs else []
         pairs = carry(old_names, extractor.edge_attribute_names(), model.edge_weights, 2)
-    ends = (among_labels(array) for array in (model.transitions, model.start, model.stop))
-    return CRF(weights, *ends, pairs)
+    transitions, start, stop = map(among_labels, (model.transitions, model.start, model.stop))
+    return CRF(weights, transitions, start, stop, pairs)

@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array
 
 from jaxseq._runtime import Outcome
@@ -427,7 +427,7 @@ def _empty_memory(parameters, settings: Settings) -> optax.ScaleByLBFGSState:
     if isinstance(sharding, NamedSharding):
         # On all devices of the mesh, as the parameters are: new arrays are on one device, which
         # does not go together with arrays that span processes.
-        memory = place(memory, sharding.mesh)
+        memory = place(memory, cast(Mesh, sharding.mesh))
     # optax hands out one array of zeros twice; each must be its own to be updated in place. And it
     # keeps numbers in JAX's default float, by which all that they multiply would become float64.
     return memory._replace(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -59,7 +61,7 @@ def make_spread(problem: Problem, weights: WeightSet, devices: Devices | None = 
 
 
 def spread_from_places(
-    attributes: int, labels: int, places: np.ndarray, transitions: np.ndarray | None
+    attributes: int, labels: int, places: np.ndarray, transitions: Any
 ) -> Spread:
     """Weights at some places of the table alone; `transitions` None learns all of them."""
     return Spread(

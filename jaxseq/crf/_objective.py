@@ -262,9 +262,11 @@ class Objective:
         began = time.perf_counter()
         parameters = self.place(parameters)
         table = self._table(parameters)
-        ends = _end_scores(parameters, self.legal)
-        how = (self.entropy_weight, self.entropy_gradient)
-        point = _Point(self.spread, table, *ends, parameters.edge_weights, *how)
+        edges, start, stop = _end_scores(parameters, self.legal)
+        point = _Point(
+            self.spread, table, edges, start, stop, parameters.edge_weights,
+            self.entropy_weight, self.entropy_gradient,
+        )  # fmt: skip
         parts = self._executor.run(point, self.seconds)
         result = jax.block_until_ready(finish(parts, parameters, self.spread, self.l2))
         self.seconds["evaluations"] += time.perf_counter() - began

@@ -281,12 +281,12 @@ def search(
     devices, term = devices or Devices.alone(), term or EntropyTerm()
     warm = start is not None
     if start is None:
-        start = spread.zeros(problem.edge_attributes, plan.dtype)
+        begin = spread.zeros(problem.edge_attributes, plan.dtype)
     else:
-        start = jax.tree.map(lambda leaf: jnp.asarray(leaf, plan.dtype), start)
+        begin: Parameters = jax.tree.map(lambda leaf: jnp.asarray(leaf, plan.dtype), start)
     store = SearchStore(
         plan.checkpoint,
-        lambda: search_fingerprint(problem, plan, start, term, warm, devices),
+        lambda: search_fingerprint(problem, plan, begin, term, warm, devices),
         devices,
     )
     by_lbfgs = plan.algorithm == "lbfgs"
@@ -294,12 +294,12 @@ def search(
     if by_lbfgs:
         objective = _whole_objective(problem, plan, spread, term, devices)
         stages: list[Stage] = _lbfgs_stages(objective, problem, plan, term, warm)
-        start = objective.place(start)
+        placed = objective.place(begin)
     else:
-        stages = _descent_stages(problem, plan, spread, term, warm)
+        stages, placed = _descent_stages(problem, plan, spread, term, warm), begin
     fitted = run_stages(
         stages,
-        start,
+        placed,
         store,
         keep_every=plan.checkpoint_every if by_lbfgs else 1,
         progress=plan.progress,

@@ -303,7 +303,7 @@ def _fit(shard: Shard | None, shape: _Shape, attributes: int, labels: int) -> Sh
         allowed = (gold[..., None] == np.arange(labels)) | (gold[..., None] == UNKNOWN)
         if shard is not None and shard.allowed is not None:
             allowed[:rows, :width] = np.asarray(shard.allowed)
-    arrays = Shard(
+    arrays: dict[str, Any] = dict(
         ids=grow("ids", attributes, np.int32, shape.columns).reshape(slots, -1),
         values=values,
         edge_ids=edge_ids,
@@ -314,9 +314,8 @@ def _fit(shard: Shard | None, shape: _Shape, attributes: int, labels: int) -> Sh
         first=grow("first", False, bool),
         starts=ends("starts"),
         stops=ends("stops"),
-        num_sequences=shape.sequences,
     )
-    return jax.tree.map(jnp.asarray, arrays)
+    return Shard(**jax.tree.map(jnp.asarray, arrays), num_sequences=shape.sequences)
 
 
 def join_shards(shards: list[Shard]) -> Shard:
