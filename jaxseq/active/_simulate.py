@@ -54,7 +54,8 @@ def _source(gold: Any, sentences: list[Any]) -> tuple[Callable[[Query], Sequence
     if callable(gold):
         if not hasattr(gold, "classes"):
             raise ValueError("gold: expected a function with an attribute `classes`, got none")
-        return gold, gold.classes
+        classes: list[str] = getattr(gold, "classes")  # noqa: B009 - functions have no such type
+        return gold, classes
     y = _labellings("gold", gold, sentences)
     for index, (sentence, labels) in enumerate(zip(sentences, y)):
         for place, label in enumerate(labels):

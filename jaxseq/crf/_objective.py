@@ -241,7 +241,8 @@ class Objective:
     ):
         self._executor = _Cores(spread, cores) if mesh is None else _MeshDevices(spread, mesh)
         self.spread, self.legal = self._executor.place((spread, legal))
-        self.l2, self.entropy_weight, self.entropy_gradient = l2, entropy_weight, entropy_gradient
+        self.l2, self.entropy_weight = l2, entropy_weight
+        self.entropy_gradient: EntropyGradient = entropy_gradient
         self.seconds = dict.fromkeys(self._executor.timed, 0.0) | {"evaluations": 0.0}
         self._old_table: Array | None = None
         self._executor.hold(shards, unlabelled)
