@@ -37,7 +37,8 @@ def _signature(value: object) -> str:
         for parameter in signature.parameters.values()
     ]
     text = str(signature.replace(parameters=plain, return_annotation=inspect.Signature.empty))
-    return re.sub(r" at 0x[0-9a-f]+", "", text)
+    # Neither addresses nor the folder of this checkout are part of the interface.
+    return re.sub(r" at 0x[0-9a-f]+| from '[^']*'", "", text)
 
 
 def describe(value: object) -> str | dict[str, str]:

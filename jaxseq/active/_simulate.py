@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence, Sized
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jaxseq._runtime import progress_bar
 from jaxseq.active._query import Answer, Query
@@ -54,8 +54,7 @@ def _source(gold: Any, sentences: list[Any]) -> tuple[Callable[[Query], Sequence
     if callable(gold):
         if not hasattr(gold, "classes"):
             raise ValueError("gold: expected a function with an attribute `classes`, got none")
-        classes: list[str] = getattr(gold, "classes")  # noqa: B009 - functions have no such type
-        return gold, classes
+        return cast(Callable[[Query], Sequence[str]], gold), cast(Any, gold).classes
     y = _labellings("gold", gold, sentences)
     for index, (sentence, labels) in enumerate(zip(sentences, y)):
         for place, label in enumerate(labels):
