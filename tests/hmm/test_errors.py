@@ -58,7 +58,7 @@ BAD = [
     ({}, [[]], [[]], "y: expected at least one token with a label, got none"),
     ({}, [["u"]], [[None]], "y: expected at least one token with a label, got none"),
     ({}, [["u"]], [], "y: expected labels for 1 sentences, got 0"),
-    ({}, [["u"]], [["A", "B"]], "y[0]: expected 1 labels, one a token, got 2 labels"),
+    ({}, [["u"]], [["A", "B"]], "y[0]: expected 1 labels, one per token, got 2 labels"),
     ({}, [["u"]], [[3]], "y[0][0]: expected a label (a string)"),
     ({}, [[3]], [["A"]], "sentence 0, token 0, column 'word': expected a string, found 3"),
     ({}, 3, [["A"]], "X: expected sentences, got 3"),
@@ -110,7 +110,7 @@ def test_prediction_needs_training_and_sense():
         with pytest.raises(NotFittedError):
             method(X)
     one = tagger().fit(X, Y)
-    with pytest.raises(ValueError, match="k: expected a finite number, 1 or more, got 0"):
+    with pytest.raises(ValueError, match="k: expected an integer of at least 1, got 0"):
         one.predict_k_best(X, 0)
     with pytest.raises(ValueError, match="decoding: expected"):
         one.set_params(decoding="x").predict(X)
