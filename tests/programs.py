@@ -508,6 +508,8 @@ ON_THE_HOST = {
     "informative": "sorts what a program found",
     "propose": "sorts what a program found",
     "first_sentences": "sorts lengths",
+    "register": "notes a class",
+    "setting": "a field of a dataclass",
     "agreement": "compares labels",
     "is_stable": "compares labels",
     "should_stop": "compares labels",
