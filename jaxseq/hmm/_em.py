@@ -376,8 +376,8 @@ def em(
         >>> from jaxseq.hmm import HMM
         >>> start = HMM(jnp.ones(2), jnp.ones((2, 2)), jnp.array([[2.0, 1.0], [1.0, 2.0]]))
         >>> result = em(start, EMOperator(None, word_corpus([[0, 0, 1, 1]] * 4, 2)))
-        >>> result.outcome
-        'converged: the value hardly improves any more'
+        >>> print(result.outcome)
+        converged: the value hardly improves any more
         >>> result.model.probabilities.emission.round(2).tolist()
         [[1.0, 0.0], [0.0, 1.0]]
 

@@ -99,7 +99,7 @@ ALIKE = {
 TOLD = {
     "labels": "y[0]: expected 2 labels, one per token, got 1 labels",
     "nonsense": "unknown_below: expected a finite number, 1 or more, got 0",
-    "numbers": "sentence_numbers: expected 1, one a sentence, got [2]",
+    "numbers": "sentence_numbers: expected 1, one per sentence, got [2]",
     "impossible": "unlabelled[0]: expected sentences that the supervised model holds possible",
     "balance": "balance: expected 0 … 1, got 2.0",
 }

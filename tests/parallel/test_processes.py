@@ -487,7 +487,7 @@ def test_a_part_without_sentences_is_one(tmp_path, monkeypatch, columns):
     files = [str(tmp_path / name) for name in ("a", "empty", "b")]
     for file, text in zip(files, ("x N\n\ny V\n", "\n\n", "z N\n")):
         Path(file).write_text(text)
-    usual = {"format": "conll", "columns": columns, "delimiter": None, "scheme_to": None}
+    usual = {"unknown_label": None, "columns": columns, "delimiter": None, "scheme_to": None}
     options = Namespace(**usual, scheme=None)
 
     def work(peers):

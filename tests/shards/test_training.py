@@ -20,7 +20,7 @@ from jaxseq.crf import (
 from jaxseq.parallel import Devices
 from jaxseq.shards import StreamedCorpus, train_from_shards, write_shards
 from jaxseq.shards._training import spread_over_shards
-from jaxseq.text import TemplateExtractor
+from jaxseq.text import TemplateExtractor, TokenFeatures
 
 TEMPLATES = ["word[0]", "word[-1]"]
 LABELS = ["X", "Y", "Z"]
