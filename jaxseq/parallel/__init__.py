@@ -1,7 +1,5 @@
 """Many devices and many processes: meshes, and processes that share one corpus."""
 
-from jaxseq.parallel._devices import PER_PROCESS as PER_PROCESS
-from jaxseq.parallel._devices import Devices as Devices
 from jaxseq.parallel._launch import LOST as LOST
 from jaxseq.parallel._launch import find_meeting as find_meeting
 from jaxseq.parallel._launch import join_processes as join_processes
@@ -19,6 +17,8 @@ from jaxseq.parallel._mesh import own_rows as own_rows
 from jaxseq.parallel._mesh import place as place
 from jaxseq.parallel._mesh import place_rows as place_rows
 from jaxseq.parallel._mesh import spans_processes as spans_processes
+from jaxseq.parallel._peers import PER_PROCESS as PER_PROCESS
+from jaxseq.parallel._peers import Devices as Devices
 from jaxseq.parallel._peers import OtherProcessError as OtherProcessError
 from jaxseq.parallel._peers import Peers as Peers
 from jaxseq.parallel._peers import all_peers as all_peers

@@ -55,22 +55,9 @@ def find_meeting(
 ) -> Meeting | None:
     """What was asked for, or what the environment says; None for a run of a single process.
 
-    Args:
-        coordinator: ``HOST:PORT`` of process 0, or None.
-        count: number of processes, or None.
-        index: number of this one, or None.
-        environment: ``JAX_COORDINATOR_ADDRESS``, ``JAX_NUM_PROCESSES`` and ``JAX_PROCESS_ID`` stand
-            for those that are None; a job step of SLURM with several tasks for all three, or, where
-            there is a coordinator, for the two numbers.
-
-    Raises:
-        ValueError: when some are missing, or they make no sense.
-
-    Example:
-        >>> find_meeting("10.0.0.1:1234", 2, 0, {})
-        Meeting(coordinator='10.0.0.1:1234', count=2, index=0)
-        >>> find_meeting(None, None, None, {}) is None
-        True
+    ``JAX_COORDINATOR_ADDRESS``, ``JAX_NUM_PROCESSES`` and ``JAX_PROCESS_ID`` stand for arguments
+    that are None; a job step of SLURM with several tasks for all three, or, where there is a
+    coordinator, for the two numbers.
     """
     # Our arguments first, then JAX's own variables, then the scheduler's.
     coordinator = coordinator or environment.get("JAX_COORDINATOR_ADDRESS") or None
@@ -102,10 +89,9 @@ def _step_of_slurm(environment: Mapping[str, str]) -> tuple[int | None, int | No
     in_step = "SLURM_STEP_NUM_TASKS" in environment or "SLURM_STEP_ID" in environment
     if "SLURM_JOB_ID" not in environment or not in_step:
         return None, None
-    tasks = _whole_number("SLURM_STEP_NUM_TASKS", environment)
-    return tasks or _whole_number("SLURM_NTASKS", environment), _whole_number(
-        "SLURM_PROCID", environment
-    )
+    names = ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_PROCID")
+    in_step, in_job, task = (_whole_number(name, environment) for name in names)
+    return in_step or in_job, task
 
 
 def _whole_number(name: str, environment: Mapping[str, str]) -> int | None:
@@ -154,9 +140,7 @@ def join_processes(
     with contextlib.suppress(AttributeError):  # an older JAX has no such option
         jax.config.update("jax_enable_preemption_service", False)
     known = inspect.signature(jax.distributed.initialize).parameters
-    timeouts: dict[str, Any] = {
-        name: seconds for name, seconds in TIMEOUTS.items() if name in known
-    }
+    timeouts: dict[str, Any] = {name: TIMEOUTS[name] for name in TIMEOUTS if name in known}
     with _chatter_to_stderr(), _ending_after(wait_seconds, meeting):
         try:
             jax.distributed.initialize(
@@ -227,7 +211,6 @@ def leave_processes(peers: Peers) -> None:
     """End what `join_processes` began, once all processes have called this.
 
     Example:
-        >>> from jaxseq.parallel import all_peers
         >>> leave_processes(all_peers())
     """
     if peers.count > 1:

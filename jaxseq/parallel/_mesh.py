@@ -48,12 +48,7 @@ def make_mesh(devices: Sequence[Device] | None = None) -> Mesh:
 
 
 def check_mesh(mesh: Any) -> Mesh:
-    """The mesh itself.
-
-    Raises:
-        ValueError: for anything but a mesh with the one axis ``"data"`` and devices of every
-            process.
-    """
+    """The mesh; ValueError unless its one axis is ``"data"``, with devices of all processes."""
     if not isinstance(mesh, Mesh):
         raise ValueError(f"mesh: expected a jax.sharding.Mesh, got {mesh!r:.60}")
     if tuple(mesh.axis_names) != (DATA,):
@@ -82,11 +77,8 @@ def spans_processes(mesh: Mesh) -> bool:
 
 
 def place_rows(parts: Sequence[Tree], mesh: Mesh) -> Tree:
-    """One pytree for each of this process's places, equal in structure and shapes, as one on the
-    mesh.
-
-    Its arrays have one more axis, the first, along ``"data"``.
-    """
+    """One pytree per place of this process, of equal shapes, as one on the mesh with one more axis,
+    the first, along ``"data"``."""
     # Each process hands over its own pieces; nothing is sent between them.
     devices, sharding = own_mesh(mesh).devices, NamedSharding(mesh, BY_DATA)
 
@@ -103,7 +95,8 @@ def place(tree: Tree, mesh: Mesh) -> Tree:
     sharding = NamedSharding(mesh, EVERYWHERE)
 
     def one(leaf: Any) -> Any:
-        if isinstance(leaf, Tracer) or _is_on(leaf, mesh):
+        there = getattr(leaf, "sharding", None)
+        if isinstance(leaf, Tracer) or (isinstance(there, NamedSharding) and there.mesh == mesh):
             return leaf
         if sharding.is_fully_addressable:
             return jax.device_put(leaf, sharding)
@@ -114,19 +107,13 @@ def place(tree: Tree, mesh: Mesh) -> Tree:
         return jax.tree.map(one, tree)
 
 
-def _is_on(leaf: Any, mesh: Mesh) -> bool:
-    sharding = getattr(leaf, "sharding", None)
-    return isinstance(sharding, NamedSharding) and sharding.mesh == mesh
-
-
 def off_mesh(tree: Tree) -> Tree:
     """Arrays on this process's default device; all processes must ask at the same time."""
     from jax.experimental.multihost_utils import process_allgather
 
     def one(leaf: Any) -> Any:
-        if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array):
-            return leaf
-        if not isinstance(leaf.sharding, NamedSharding):
+        is_array = isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)
+        if not is_array or not isinstance(leaf.sharding, NamedSharding):
             return leaf
         # A copy that is on a device of this process will do, where all are alike.
         if leaf.is_fully_addressable or leaf.is_fully_replicated:
@@ -137,11 +124,8 @@ def off_mesh(tree: Tree) -> Tree:
 
 
 def from_first(tree: Tree) -> Tree:
-    """What process 0 has, bit by bit, on the host of each; all must call this together.
-
-    Args:
-        tree: a pytree of arrays whose shapes and dtypes, of 32 bits or 64, are those of process 0.
-    """
+    """What process 0 has, bit by bit, on the host of each; all must call this together, with arrays
+    of its shapes and dtypes, of 32 bits or 64."""
     from jax.experimental.multihost_utils import broadcast_one_to_all
 
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxseq.parallel._mesh import check_mesh, spans_processes
+from jaxseq.parallel._mesh import check_mesh, from_first, own_rows, spans_processes
 
 OWN = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED", "OUT_OF_RANGE", "NOT_FOUND")
 """How JAX's messages about this process itself begin; all others are of broken connections."""
@@ -27,12 +27,7 @@ _TOLD = "told_to_peers"
 
 
 def in_words(error: BaseException) -> str:
-    """What went wrong, in one line, for those who do not see where.
-
-    Example:
-        >>> in_words(OSError(28, "No space left on device", "state"))
-        'state: cannot be read or written: No space left on device'
-    """
+    """What went wrong, in one line, for those who do not see where."""
     if isinstance(error, OSError) and error.filename is not None:
         place = os.fsdecode(error.filename)
         return f"{place}: cannot be read or written: {error.strerror or error}"
@@ -47,12 +42,7 @@ def in_words(error: BaseException) -> str:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether an error says that another process cannot be reached any more.
-
-    Example:
-        >>> is_lost(jax.errors.JaxRuntimeError("UNAVAILABLE: connection reset by peer"))
-        True
-    """
+    """Whether an error says that another process cannot be reached any more."""
     # A collective that was cut off comes as either type, by how far it had got.
     if isinstance(error, jax.errors.JaxRuntimeError):
         return not str(error).startswith(OWN)
@@ -126,13 +116,7 @@ class Peers:
         if self.count == 1:
             return array
         # Always in the order of processes, so that all get the same to the bit.
-        return np.sum([each for (each,) in self.exchange_arrays(array)], 0, dtype=array.dtype)
-
-    def any(self, array: np.ndarray) -> np.ndarray:
-        """Where the array of any process is true."""
-        if self.count == 1:
-            return array
-        return np.any([each for (each,) in self.exchange_arrays(array)], 0)
+        return np.sum([part for (part,) in self.exchange_arrays(array)], 0, dtype=array.dtype)
 
     def check_same(self, name: str, value: Any) -> None:
         """ValueError unless every process has the same, anything that JSON can hold.
@@ -201,3 +185,150 @@ def mesh_peers(mesh: Mesh | None) -> Peers:
     if mesh is None or not spans_processes(check_mesh(mesh)):
         return Peers(0, 1, lambda message: [message])
     return all_peers()
+
+
+PER_PROCESS = ("cores", "progress", "checkpoint")
+"""Settings that may differ between processes: a path may be spelt in several ways."""
+
+
+@dataclass(frozen=True)
+class Devices:
+    """A mesh and the processes that it spans, each with its own part of a corpus.
+
+    All processes call the same methods in the same order. With one, every method does what it says
+    for a job that nobody shares.
+
+    Args:
+        mesh: of `make_mesh`, or None for the cores of this machine.
+        peers: all processes.
+        numbers: the place of each sentence of this process in the whole corpus, int64; None where
+            sentences were dealt out by turns.
+
+    Example:
+        >>> devices = Devices.alone()
+        >>> with devices.agreeing():
+        ...     classes = devices.union({"V", "N"})
+        >>> classes, devices.total(3), devices.is_first
+        (['N', 'V'], 3, True)
+    """
+
+    mesh: Mesh | None
+    peers: Peers
+    numbers: np.ndarray | None = None
+
+    @classmethod
+    def from_mesh(cls, mesh: Mesh | None, sentence_numbers: Any = None) -> Devices:
+        """The devices of a mesh; of this process alone without one."""
+        peers = mesh_peers(mesh)
+        if sentence_numbers is None:
+            return cls(mesh, peers)
+        numbers = np.asarray(sentence_numbers)
+        # An error of all, as the others are about to wait for this process.
+        with peers.guard():
+            if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+                raise ValueError(
+                    "sentence_numbers: expected whole numbers, one per sentence, got dtype "
+                    f"{numbers.dtype} of shape {list(numbers.shape)}"
+                )
+        return cls(mesh, peers, numbers.astype(np.int64))
+
+    @classmethod
+    def alone(cls) -> Devices:
+        """One process with everything."""
+        return cls(None, mesh_peers(None))
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is no other process to agree with."""
+        return self.peers.count == 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that writes files and reports."""
+        return self.peers.is_first
+
+    @property
+    def places(self) -> int:
+        """Places along ``"data"`` that belong to this process; 1 without a mesh."""
+        return 1 if self.mesh is None else len(own_rows(self.mesh))
+
+    def agreeing(self) -> AbstractContextManager[None]:
+        """Inside, an error of one process is one of all, which would else wait for it for ever."""
+        return self.peers.guard()
+
+    def check_same(self, name: str, value: Any) -> None:
+        """ValueError unless every process has the same value, anything that JSON can hold."""
+        self.peers.check_same(name, value)
+
+    def check_settings(self, *settings: Mapping[str, Any], **optional: Any) -> None:
+        """ValueError unless all processes were told to do the same.
+
+        Of the settings, those of `PER_PROCESS` are not compared; of the optional arguments it
+        matters only whether they are None.
+        """
+        if self.is_alone:
+            return  # settings may be costly to write out, and there is nobody to compare them with
+        together = {name: value for each in settings for name, value in each.items()}
+        compared = {k: str(value) for k, value in together.items() if k not in PER_PROCESS}
+        compared |= {k: "none" if value is None else "given" for k, value in optional.items()}
+        compared["mesh"] = "none" if self.mesh is None else str(self.mesh.devices.shape)
+        self.check_same("settings", compared)
+
+    def any(self, flag: Any) -> bool:
+        """Whether it is so in any process."""
+        return any(self.peers.exchange(bool(flag)))
+
+    def all(self, flag: Any) -> bool:
+        """Whether it is so in every process."""
+        return all(self.peers.exchange(bool(flag)))
+
+    def total(self, number: int) -> int:
+        """The sum of all processes' whole numbers, of any size."""
+        # As text: a whole number of JSON may be cut to 64 bits by others who read it.
+        return sum(int(each, 16) for each in self.peers.exchange(f"{number:x}"))
+
+    def sum(self, array: np.ndarray) -> np.ndarray:
+        """The sum of all processes' arrays of one shape."""
+        return self.peers.sum(array)
+
+    def anywhere(self, array: np.ndarray) -> np.ndarray:
+        """Where the array of any process is true."""
+        if self.is_alone:
+            return array
+        return np.any([part for (part,) in self.peers.exchange_arrays(array)], 0)
+
+    def union(self, names: set[str]) -> list[str]:
+        """The names of all processes, sorted."""
+        return sorted(set().union(*self.peers.exchange(sorted(names))))
+
+    def merge(self, numbers: np.ndarray) -> np.ndarray:
+        """The sorted numbers that any process has; this one's must be sorted."""
+        if self.is_alone:
+            return numbers
+        return np.unique(np.concatenate([part for (part,) in self.peers.exchange_arrays(numbers)]))
+
+    def share_first(
+        self, notes: Any, arrays: dict[str, np.ndarray]
+    ) -> tuple[Any, dict[str, np.ndarray]]:
+        """Notes (for JSON) and arrays of process 0, in every process."""
+        if self.is_alone:
+            return notes, arrays
+        shapes = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
+        notes, shapes = self.peers.exchange([notes, shapes])[0]
+        if not shapes:
+            return notes, {}
+        # In two steps: for the second, all must have arrays of the same shapes.
+        if not self.is_first:
+            arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in shapes.items()}
+        return notes, from_first(arrays)
+
+    def numbers_by_turns(self, count: int) -> np.ndarray:
+        """The places of so many sentences of this process that were dealt out by turns."""
+        return self.peers.index + self.peers.count * np.arange(count, dtype=np.int64)
+
+    def sentence_places(self, labelled: int, unlabelled: int = 0) -> np.ndarray:
+        """The places of this process's sentences in the whole corpus, unlabelled ones last."""
+        first = self.numbers_by_turns(labelled) if self.numbers is None else self.numbers
+        # Beyond the last labelled sentence of all, whoever has it.
+        after = max(self.peers.exchange(int(first.max(initial=-1)) + 1))
+        return np.concatenate([first, after + self.numbers_by_turns(unlabelled)])

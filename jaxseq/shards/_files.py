@@ -1,4 +1,4 @@
-"""A corpus on disk that is trained on batch by batch, in an order that the step decides.
+"""A corpus on disk: how it is featurised part by part, and read back batch by batch.
 
 A folder holds ``index.json``, ``vocabulary.safetensors`` and one safetensors file per shard. The
 index has the counts, the size and the SHA-256 of every file, and the digest of the vocabulary,
@@ -9,11 +9,15 @@ vocabulary is noticed before it is used. Nothing in these files is executed.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +25,27 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from jaxseq.crf import EncodedLabels, Layout, Shard, ShardMaker, join_shards, lay_out
-from jaxseq.text import FeatureExtractor, TokenFeatures, extractor_from_state
+from jaxseq.crf import (
+    EncodedLabels,
+    Layout,
+    Shard,
+    ShardMaker,
+    join_shards,
+    lay_out,
+    without_gaps,
+)
+from jaxseq.lattice import pack_lengths
+from jaxseq.taggers import Label, check_labels, encode_labels, find_classes
+from jaxseq.text import (
+    DictExtractor,
+    FeatureExtractor,
+    SharedCorpus,
+    TemplateExtractor,
+    Templates,
+    TokenFeatures,
+    extractor_from_state,
+    sum_counts,
+)
 
 FORMAT, VERSION = "jaxseq shards", 1
 INDEX, VOCABULARY = "index.json", "vocabulary.safetensors"
@@ -69,13 +92,8 @@ class ShardIndex:
         """Of all shards."""
         return sum(shard.tokens for shard in self.shards)
 
-    @property
-    def rows(self) -> int:
-        """Of all shards."""
-        return sum(shard.rows for shard in self.shards)
 
-
-def state_digest(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+def _state_digest(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
     """Says which vocabulary this is, from an extractor's state."""
     digest = hashlib.sha256(json.dumps(meta, sort_keys=True).encode())
     for name in sorted(arrays):
@@ -84,7 +102,7 @@ def state_digest(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> s
     return digest.hexdigest()
 
 
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], vocabulary: str) -> tuple[int, str]:
+def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray], vocabulary: str) -> tuple[int, str]:
     """Write arrays as safetensors, and say how many bytes they take and their SHA-256."""
     from safetensors.numpy import save
 
@@ -94,8 +112,8 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], vocabulary: str) 
     return len(data), hashlib.sha256(data).hexdigest()
 
 
-def write_index(folder: Path, index: ShardIndex) -> None:
-    """Write the index; last of all files, so that a folder with an index is complete."""
+def _write_index(folder: Path, index: ShardIndex) -> None:
+    """Last of all files, so that a folder with an index is complete."""
     body = {"format": FORMAT, "version": VERSION, **asdict(index)}
     body["checksum"] = _checksum(body)
     text = json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
@@ -139,9 +157,8 @@ def _check_shard(folder: Path, index: ShardIndex, shard: ShardFile) -> Path:
     where = folder / shard.file
     if not where.is_file():
         raise ValueError(f"{where}: expected a shard of the corpus there, found none")
-    size = where.stat().st_size
     try:
-        vocabulary = _read_header(where, size)[0].get("__metadata__", {}).get("vocabulary")
+        vocabulary = _read_header(where)[0].get("__metadata__", {}).get("vocabulary")
     except ValueError:
         vocabulary = index.vocabulary  # a header that is cut off: the size will tell
     if vocabulary != index.vocabulary:
@@ -149,7 +166,7 @@ def _check_shard(folder: Path, index: ShardIndex, shard: ShardFile) -> Path:
             f"{where}: expected a shard of the vocabulary {index.vocabulary[:12]}…, got one of "
             f"another, {str(vocabulary)[:12]}…"
         )
-    if size != shard.bytes:
+    if (size := where.stat().st_size) != shard.bytes:
         raise ValueError(f"{where}: expected {shard.bytes} bytes, got {size}: it was cut off")
     return where
 
@@ -160,22 +177,20 @@ def _check_shard(folder: Path, index: ShardIndex, shard: ShardFile) -> Path:
 
 def _map_arrays(where: Path) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file, mapped: a page is read when it is looked at."""
-    size = where.stat().st_size
-    header, start = _read_header(where, size)
+    header, start = _read_header(where)
     header.pop("__metadata__", None)
     try:
-        return {name: _map(where, size, start, entry) for name, entry in header.items()}
+        return {name: _map(where, start, entry) for name, entry in header.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{where}: expected safetensors, got {error!r:.100}") from error
 
 
-def _read_header(where: Path, size: int) -> tuple[dict[str, Any], int]:
+def _read_header(where: Path) -> tuple[dict[str, Any], int]:
     """What a safetensors file says of itself, and where its arrays begin."""
     with open(where, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        text = (
-            file.read(length) if length <= size else b""
-        )  # a wrong length must not ask for memory
+        # A wrong length must not ask for memory.
+        text = file.read(length) if length <= where.stat().st_size else b""
     try:
         header = json.loads(text)
         if not isinstance(header, dict):
@@ -185,14 +200,283 @@ def _read_header(where: Path, size: int) -> tuple[dict[str, Any], int]:
     return header, 8 + length
 
 
-def _map(where: Path, size: int, start: int, entry: dict[str, Any]) -> np.ndarray:
+def _map(where: Path, start: int, entry: dict[str, Any]) -> np.ndarray:
     dtype, shape = np.dtype(DTYPES[entry["dtype"]]), tuple(entry["shape"])
     first, end = entry["data_offsets"]
-    if end - first != math.prod(shape) * dtype.itemsize or start + end > size:
+    if end - first != math.prod(shape) * dtype.itemsize or start + end > where.stat().st_size:
         raise ValueError("arrays that reach beyond the end of the file")
     if first == end:
         return np.zeros(shape, dtype)  # an empty range cannot be mapped
     return np.memmap(where, dtype, "r", start + first, shape)
+
+
+# -------------------------------------------------------------------------------------------------
+# One vocabulary for a corpus that is read part by part, because it does not fit into memory.
+#
+# The numbers of strings and attributes are those that the whole corpus would have been given at
+# once. An extractor asks for two things of the whole: the order of its strings, and how often each
+# combination of them occurs. Both are gathered in passes over the parts: the strings in the first,
+# which the second needs to count combinations. A third gives the attributes of every part, and
+# gathers everything once more: where nothing has changed, they are the right ones. (It changes only
+# where combinations are so many that they are numbered in steps, each of which needs a pass.)
+
+MAX_PASSES = 20  # far more than numberings in steps: what needs more changes while it is read
+
+
+@dataclass
+class Ledger:
+    """What the passes have gathered: one entry for every question that an extractor asks."""
+
+    # The ledger of the pass before, whose answers are given; None in the first pass.
+    settled: Ledger | None = None
+    # Of each question for strings, the time (sentence and place) at which each first occurs.
+    strings: list[dict[str, int]] = field(default_factory=list)
+    # Of each question for combinations, those seen, ascending, and how often.
+    counts: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+
+    def same_as(self, other: Ledger | None) -> bool:
+        """Whether two passes have gathered the same."""
+        if other is None or self.strings != other.strings or len(self.counts) != len(other.counts):
+            return False
+        pairs = zip(self.counts, other.counts)
+        return all(np.array_equal(*two) for one in pairs for two in zip(*one))
+
+
+@dataclass(frozen=True)
+class _Part(SharedCorpus):
+    """A part of the corpus, as an extractor sees it: its questions go to the ledger."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    # An extractor asks in the same order for every part, so that questions go by their number.
+    string_questions: Iterator[int] = field(default_factory=itertools.count)
+    count_questions: Iterator[int] = field(default_factory=itertools.count)
+
+    def order_strings(self, strings: list[str], sentence: np.ndarray, place: np.ndarray):
+        """The strings of the whole corpus by first occurrence; in the first pass the part's."""
+        ledger, number = self.ledger, next(self.string_questions)
+        if number == len(ledger.strings):
+            ledger.strings.append({})
+        own = dict(zip(strings, self.times(sentence, place).tolist()))
+        earliest = ledger.strings[number]
+        for string, time in own.items():
+            earliest[string] = min(time, earliest.get(string, time))
+        times = own if ledger.settled is None else ledger.settled.strings[number]
+        strange = [string for string in strings if string not in times]
+        if strange:
+            raise ValueError(
+                f"corpus: expected the same sentences in every pass, got {strange[0]!r:.40}, which "
+                "was not there before"
+            )
+        return sorted(times, key=lambda string: (times[string], string))
+
+    def merge_counts(self, keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Keys and counts of the whole corpus; until strings are settled, those of the part."""
+        ledger, number = self.ledger, next(self.count_questions)
+        if number == len(ledger.counts):
+            ledger.counts.append((keys[:0], counts[:0]))
+        ledger.counts[number] = sum_counts([ledger.counts[number], (keys, counts)])
+        before = ledger.settled
+        # Keys that were counted before the strings were settled are of another numbering.
+        if before is None or before.settled is None:
+            return keys, counts
+        return before.counts[number]
+
+
+def learn_in_passes(
+    new_extractor: Callable[[], FeatureExtractor],
+    read_parts: Callable[[], Iterable[list[Any]]],
+    use: Callable[[int, FeatureExtractor, TokenFeatures], None],
+) -> FeatureExtractor:
+    """The extractor that `fit_transform` of all sentences at once would have given.
+
+    `use` is called with the number of a part, the extractor and the part's attributes; where a
+    further pass is needed, the same numbers come again, with what is right.
+    """
+    ledger: Ledger | None = None
+    for number in range(MAX_PASSES):
+        if ledger is not None and ledger.settled is not None:
+            ledger.settled = Ledger()  # only that there was one is still asked for
+        before, ledger = ledger, Ledger(ledger)
+        extractor, first = None, 0
+        for place, sentences in enumerate(read_parts()):
+            extractor = new_extractor()
+            numbers = np.arange(first, first + len(sentences))
+            shared = _Part(lambda message: [message], numbers, ledger)
+            features = extractor.fit_transform(sentences, shared)
+            if number >= 2:  # before, features are not of the whole's vocabulary
+                use(place, extractor, features)
+            first += len(sentences)
+        if extractor is None:
+            raise ValueError("corpus: expected at least one sentence, got none")
+        if number >= 2 and ledger.same_as(before):
+            return extractor
+    raise ValueError("corpus: expected the same sentences in every pass, got others")
+
+
+SHARD_TOKENS = 1_000_000
+"""Tokens of a shard: some hundred megabytes with twenty attributes each."""
+
+NARROWEST = 128
+"""Slots of a packed row, unless a sentence is longer."""
+
+Labelled = tuple[Any, Sequence[Label]]
+"""A sentence and what is known of its labels."""
+
+
+def write_shards(
+    read: Callable[[], Iterable[Labelled]],
+    folder: str | os.PathLike[str],
+    *,
+    templates: Templates | Sequence[str] | None = None,
+    cutoff: int = 1,
+    shard_tokens: int = SHARD_TOKENS,
+) -> Path:
+    """Featurise a labelled corpus part by part, and write it to a folder of shards.
+
+    The numbers of attributes are those that `CRFTagger.fit` would give them on the whole corpus.
+
+    Args:
+        read: gives the sentences with their labels, as `CRFTagger.fit` takes them; called three
+            times, and has to give the same each time.
+        folder: that does not exist yet, or is empty; it appears when it is complete.
+        templates: as in `CRFTagger`.
+        cutoff: as in `CRFTagger`.
+        shard_tokens: a shard has so many tokens, or a few more: its last sentence is whole.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: for a folder that has something in it, and for sentences or labels that
+            `CRFTagger.fit` would refuse.
+
+    Cost: three passes over the corpus; memory for a shard and the vocabulary.
+
+    Example:
+        >>> import tempfile
+        >>> corpus = [(["the", "dog"], ["D", "N"]), (["a", "cat"], ["D", "N"])]
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     folder = write_shards(
+        ...         lambda: corpus, place + "/s", templates=["word[0]"], shard_tokens=2)
+        ...     sorted(file.name for file in folder.iterdir())[:2]
+        ['index.json', 'shard-00000.safetensors']
+    """
+    place = Path(folder).absolute()
+    if shard_tokens < 1:
+        raise ValueError(f"shard_tokens: expected 1 or more, got {shard_tokens}")
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise ValueError(f"{folder}: expected nothing there, or an empty folder")
+    new_extractor = partial(DictExtractor, cutoff=cutoff)
+    if templates is not None:
+        new_extractor = partial(TemplateExtractor, templates, cutoff=cutoff)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+    try:
+        new = temporary / "new"
+        new.mkdir(mode=0o755)
+        _Writer(lambda: _parts(read(), shard_tokens), new, new_extractor).write()
+        os.replace(new, place)  # in one step, also onto an empty folder
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return place
+
+
+def _parts(corpus: Iterable[Labelled], tokens: int) -> Iterator[list[Labelled]]:
+    """Lists of sentences with so many tokens."""
+    part: list[Labelled] = []
+    size = 0
+    for sentence, labels in corpus:
+        labels = list(labels)
+        part.append((sentence, labels))
+        size += max(1, len(labels))
+        if size >= tokens:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+class _Writer:
+    """The passes over a corpus, and what they gather for the index."""
+
+    def __init__(self, read, folder: Path, new_extractor: Callable[[], FeatureExtractor]):
+        self._read, self._folder, self._new_extractor = read, folder, new_extractor
+        self._passes, self._longest = 0, 1
+        self._labels: list[Sequence[Label]] = []  # of the part at hand
+        self._seen: set[str] = set()
+        self._classes: list[str] = []
+        self._vocabulary = ""
+        self._shards: dict[int, ShardFile] = {}
+        self._columns, self._weighted, self._partial = 1, False, False
+
+    def write(self) -> None:
+        """All files."""
+        extractor = learn_in_passes(self._new_extractor, self._sentences, self._write_shard)
+        meta, arrays = extractor.state()
+        if meta["cutoff"] > 1 and not extractor.attribute_count + extractor.edge_attribute_count:
+            raise ValueError(
+                f"cutoff: expected one that leaves some attributes, got {meta['cutoff']}, which no "
+                "attribute occurs as often as"
+            )
+        _, sha256 = _write_arrays(self._folder / VOCABULARY, arrays, self._vocabulary)
+        index = ShardIndex(
+            classes=self._classes,
+            attributes=extractor.attribute_count,
+            edge_attributes=extractor.edge_attribute_count,
+            columns=self._columns,
+            longest=self._longest,
+            width=max(NARROWEST, self._longest),
+            weighted=self._weighted,
+            partial=self._partial,
+            features=meta,
+            vocabulary=self._vocabulary,
+            vocabulary_sha256=sha256,
+            shards=[self._shards[number] for number in sorted(self._shards)],
+        )
+        _write_index(self._folder, index)
+
+    def _sentences(self) -> Iterator[list[Any]]:
+        """The corpus part by part; the labels of the one at hand are kept aside."""
+        self._passes += 1
+        for part in self._read():
+            self._labels = [labels for _, labels in part]
+            if self._passes == 1:
+                lengths = np.array([len(labels) for labels in self._labels])
+                self._longest = max(self._longest, int(lengths.max(initial=0)))
+                flat = [label for labels in self._labels for label in labels]
+                if any(label is not None for label in flat):
+                    self._seen.update(find_classes(flat, lengths))
+            yield [sentence for sentence, _ in part]
+        self._classes = sorted(self._seen)
+
+    def _write_shard(
+        self, number: int, extractor: FeatureExtractor, features: TokenFeatures
+    ) -> None:
+        if not self._classes:
+            raise ValueError("corpus: expected at least one token with a label, got none")
+        if number == 0:  # the vocabulary is the same for all parts of a pass
+            self._vocabulary = _state_digest(*extractor.state())
+        flat = check_labels(self._labels, features.lengths)
+        labels: EncodedLabels = encode_labels(flat, self._classes, features.lengths)
+        features = without_gaps(features)
+        arrays = {
+            "ids": features.ids,
+            "lengths": features.lengths,
+            "gold": labels.gold,
+            "values": features.values,
+            "edge_ids": features.edge_ids,
+            "allowed": labels.allowed,
+        }
+        arrays = {name: array for name, array in arrays.items() if array is not None}
+        self._columns = max(self._columns, features.ids.shape[1])
+        self._weighted |= features.values is not None
+        self._partial |= labels.allowed is not None
+        width = max(NARROWEST, self._longest)
+        rows = max(pack_lengths(features.lengths.tolist(), width)[0], default=0) + 1
+        name = f"shard-{number:05d}.safetensors"
+        size, sha256 = _write_arrays(self._folder / name, arrays, self._vocabulary)
+        counts = (len(features.lengths), len(labels.gold), rows, size)
+        self._shards[number] = ShardFile(name, *counts, sha256)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -213,14 +497,7 @@ class Piece(NamedTuple):
 
 
 def deal_streams(streams: int, places: int) -> list[list[Piece]]:
-    """The pieces of each place: neighbours have neighbouring streams, or share one.
-
-    Example:
-        >>> deal_streams(2, 1)
-        [[Piece(stream=0, part=0, parts=1), Piece(stream=1, part=0, parts=1)]]
-        >>> deal_streams(1, 2)
-        [[Piece(stream=0, part=0, parts=2)], [Piece(stream=0, part=1, parts=2)]]
-    """
+    """The pieces of each place: neighbours have neighbouring streams, or share one."""
     if places <= streams:
         pieces: list[list[Piece]] = [[] for _ in range(places)]
         for stream in range(streams):
@@ -235,14 +512,11 @@ def deal_streams(streams: int, places: int) -> list[list[Piece]]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a step's batch is: the epoch, the shard, and the batch's number within it.
-
-    The batch is None where a stream, shorter than others, has nothing for a step.
-    """
+    """Where a step's batch is."""
 
     epoch: int
     shard: int
-    batch: int | None
+    batch: int | None  # within the shard; None where a stream has nothing for a step
 
 
 class StreamedCorpus:
@@ -311,7 +585,8 @@ class StreamedCorpus:
         self._own_streams = {piece.stream for place in own for piece in self._pieces[place]}
         for number in self.own_shards:
             _check_shard(self.folder, self.index, self.index.shards[number])
-        share = self.index.rows * batch_size / max(1, self.index.sentences)
+        rows = sum(shard.rows for shard in self.index.shards)
+        share = rows * batch_size / max(1, self.sentences)
         self.rows_of_stream = max(1, round(share / streams))
         self._batches = np.array([-(-s.rows // self.rows_of_stream) for s in self.index.shards])
         self._checked: set[int] = set()  # shards whose content was seen to be that of the index
@@ -352,7 +627,7 @@ class StreamedCorpus:
             raise ValueError(f"{where}: expected the vocabulary of the shards, there is none")
         _check_digest(where, self.index.vocabulary_sha256)
         arrays = {name: np.array(array) for name, array in _map_arrays(where).items()}
-        if state_digest(self.index.features, arrays) != self.index.vocabulary:
+        if _state_digest(self.index.features, arrays) != self.index.vocabulary:
             raise ValueError(f"{where}: expected the vocabulary of the index, got another")
         return extractor_from_state(self.index.features, arrays)
 

@@ -237,15 +237,8 @@ def _check_alike(
 def spread_over_shards(
     corpus: StreamedCorpus, plan: Plan, transitions: bool, legal: Legal | None, devices: Devices
 ) -> Spread:
-    """Which weights are learnt, as `make_spread` would say of the whole corpus.
-
-    Args:
-        corpus: the shards; each is looked at by one of the processes that read it.
-        plan: how to search.
-        transitions: whether they are learnt at all.
-        legal: transitions that may be used; ValueError for labels that use others.
-        devices: the processes, which must call this together.
-    """
+    """Which weights are learnt, as `make_spread` would say of the whole corpus; ValueError for
+    labels that use transitions which are not legal."""
     index, s = corpus.index, len(corpus.classes)
     by_pairs = plan.weights in ("observed", "mixed")
     rule = "observed" if by_pairs else plan.weights

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxseq.shards import StreamedCorpus, write_shards
-from jaxseq.shards._writer import learn_in_passes
+from jaxseq.shards._files import learn_in_passes
 from jaxseq.text import DictExtractor, TemplateExtractor
 
 TEMPLATES = ["word[0]", "word[-1]|word[0]", "word[0]|word[1]|word[2]"]
