@@ -19,7 +19,7 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxseq.lattice import _scaled
-from jaxseq.lattice._chain import as_scores
+from jaxseq.lattice._chain import check_same_shapes
 from jaxseq.lattice._decode import NO_LABEL
 from jaxseq.lattice._engines import (
     METHODS,
@@ -31,8 +31,7 @@ from jaxseq.lattice._engines import (
 )
 from jaxseq.lattice._entropy import gradient_from_marginals, label_entropies, step_entropies
 from jaxseq.lattice._layout import Batch
-from jaxseq.lattice._marginals import row_marginals
-from jaxseq.lattice._moments import HasScores
+from jaxseq.lattice._marginals import HasScores, row_marginals
 from jaxseq.lattice._propagate import covariance_from_marginals
 from jaxseq.lattice._scaled import Block, BlockCovariance, BlockEntropy, BlockMarginals, best_labels
 from jaxseq.native import call_native, has_native, is_worthwhile, why_not_native
@@ -730,15 +729,8 @@ def batch_covariance_product(
         [[[0.25, -0.25]]]
     """
     check_method(method)
-    for field in ("nodes", "edges"):
-        expected = getattr(batch, field).shape
-        actual = as_scores(f"tangent.{field}", getattr(tangent, field)).shape
-        if actual != expected:
-            raise ValueError(
-                f"tangent.{field}: expected shape {list(expected)} like the batch's, "
-                f"got {list(actual)}"
-            )
-    return _covariance_product(batch, tangent.nodes, tangent.edges, method)
+    nodes, edges = check_same_shapes("tangent", tangent, batch, "batch")
+    return _covariance_product(batch, nodes, edges, method)
 
 
 @partial(jax.jit, static_argnums=3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -79,7 +79,11 @@ class Chain(eqx.Module):
         dtype = jnp.promote_types(nodes.dtype, edges.dtype)
         self.nodes = nodes.astype(dtype)
         self.edges = edges.astype(dtype)
-        self.length = None if length is None else as_length(length, n)
+        self.length = None
+        if length is not None:
+            self.length, known = as_index("length", length)
+            if known is not None and not 0 <= known <= n:
+                raise ValueError(f"length: expected 0 … {n} (the positions of nodes), got {known}")
 
     @property
     def num_positions(self) -> int:
@@ -136,22 +140,14 @@ def as_scores(name: str, values: ArrayLike) -> Array:
     return array
 
 
-def as_length(length: ArrayLike, n: int) -> Int[Array, ""]:
-    """`length` as an integer scalar, checked against `n` when its value is known."""
-    array, known = as_index("length", length)
-    if known is not None and not 0 <= known <= n:
-        raise ValueError(f"length: expected 0 … {n} (the positions of nodes), got {known}")
-    return array
-
-
 def is_concrete(value: object) -> bool:
     """Whether `value` can be looked at now, that is, is not being traced."""
     return not isinstance(value, Tracer)
 
 
-def check_path(name: str, path: ArrayLike, shape: tuple[int, ...]) -> Int[Array, "..."]:
-    """`path` as integers of the expected shape."""
-    array = jnp.asarray(path)
+def check_integers(name: str, values: Any, shape: tuple[int, ...]) -> Int[Array, "..."]:
+    """`values` as integers of the expected shape."""
+    array = jnp.asarray(values)
     if array.shape != shape or not jnp.issubdtype(array.dtype, jnp.integer):
         raise ValueError(
             f"{name}: expected integers of shape {list(shape)}, got dtype {array.dtype.name} "
@@ -160,19 +156,19 @@ def check_path(name: str, path: ArrayLike, shape: tuple[int, ...]) -> Int[Array,
     return array
 
 
-def check_same_structure(name: str, value: object, chain: Chain) -> ChainVector:
-    """`value.nodes` and `value.edges`, which must be shaped like the chain's."""
-    nodes, edges = (as_scores(f"{name}.{field}", getattr(value, field)) for field in FIELDS)
-    for field, array, expected in zip(FIELDS, (nodes, edges), (chain.nodes, chain.edges)):
-        if array.shape != expected.shape:
+def check_same_shapes(name: str, value: Any, like: Any, what: str) -> tuple[Array, Array]:
+    """`value.nodes` and `value.edges`, which must be shaped like those of a chain or a batch."""
+    arrays = []
+    for field in ("nodes", "edges"):
+        array = as_scores(f"{name}.{field}", getattr(value, field))
+        expected = getattr(like, field).shape
+        if array.shape != expected:
             raise ValueError(
-                f"{name}.{field}: expected shape {list(expected.shape)} like the chain's, "
+                f"{name}.{field}: expected shape {list(expected)} like the {what}'s, "
                 f"got {list(array.shape)}"
             )
-    return ChainVector(nodes, edges)
-
-
-FIELDS = ("nodes", "edges")
+        arrays.append(array)
+    return arrays[0], arrays[1]
 
 
 def as_index(name: str, value: ArrayLike) -> tuple[Int[Array, ""], int | None]:

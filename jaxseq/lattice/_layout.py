@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from jaxseq.lattice._chain import as_count, as_scores, is_concrete
+from jaxseq.lattice._chain import as_count, as_scores, check_integers, is_concrete
 
 
 class PaddedBatch(eqx.Module):
@@ -40,7 +40,7 @@ class PaddedBatch(eqx.Module):
         self.nodes, self.edges = _check_scores(nodes, edges)
         b, n, _ = self.nodes.shape
         if lengths is not None:
-            lengths = _check_integers("lengths", lengths, (b,))
+            lengths = check_integers("lengths", lengths, (b,)).astype(jnp.int32)
             _check_range("lengths", lengths, 0, n)
         self.lengths = lengths
 
@@ -93,7 +93,8 @@ class PackedBatch(eqx.Module):
         num_sequences: SupportsIndex,
     ):
         self.nodes, self.edges = _check_scores(nodes, edges)
-        self.segments = _check_integers("segments", segments, self.nodes.shape[:2])
+        segments = check_integers("segments", segments, self.nodes.shape[:2])
+        self.segments = segments.astype(jnp.int32)
         self.num_sequences = as_count("num_sequences", num_sequences, 0)
         _check_range("segments", self.segments, -1, self.num_sequences - 1)
         _check_contiguous(self.segments)
@@ -117,16 +118,6 @@ def _check_scores(nodes: ArrayLike, edges: ArrayLike) -> tuple[Array, Array]:
         )
     dtype = jnp.promote_types(nodes.dtype, edges.dtype)
     return nodes.astype(dtype), edges.astype(dtype)
-
-
-def _check_integers(name: str, values: ArrayLike | Sequence, shape: tuple[int, ...]) -> Array:
-    array = jnp.asarray(values)
-    if array.shape != shape or not jnp.issubdtype(array.dtype, jnp.integer):
-        raise ValueError(
-            f"{name}: expected integers of shape {list(shape)}, got dtype {array.dtype.name} "
-            f"of shape {list(array.shape)}"
-        )
-    return array.astype(jnp.int32)
 
 
 def _check_range(name: str, values: Array, low: int, high: int) -> None:

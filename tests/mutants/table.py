@@ -178,7 +178,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # Jiao's nested program.
     *_mutants(
-        "lattice._jiao", "row_gradient", "jiao_entropy_gradient",
+        "lattice._entropy", "row_gradient", "jiao_entropy_gradient",
         (
             SIGN,
             "seen_from_left, seen_from_right = node_scores + outgoing",
@@ -197,7 +197,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # The full covariance.
     *_mutants(
-        "lattice._moments", "feature_covariance", "feature_covariance",
+        "lattice._marginals", "feature_covariance", "feature_covariance",
         (DROPPED, "+ joint.transpose(2, 3, 0, 1)", ""),
         (SIGN, "(2, 3, 0, 1) - same", "(2, 3, 0, 1) + same"),
         (POSITION, "edge, segments[:, 1:])", "edge, segments[:, :-1])"),
