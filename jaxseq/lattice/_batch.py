@@ -46,11 +46,7 @@ CACHE_ENTRIES = 2**18
 
 
 def batch_function(kernel: str) -> Callable[[F], F]:
-    """Compile a public function of batches, one program per method; see `chain_function`.
-
-    Args:
-        kernel: the kernel in C++ that must be there where the method is ``"native"``.
-    """
+    """As `chain_function`, for batches; `kernel`: what the method ``"native"`` needs in C++."""
 
     def decorate(function: F) -> F:
         compiled = jax.jit(function, static_argnames="method")
@@ -99,25 +95,23 @@ def cut_block(
 
 
 class Kernel(NamedTuple):
-    """A quantity of a block: `fast` also says whether it is certified, `slow` is always right.
+    """A quantity of a block, as per-slot arrays [c, t, …] followed by one sum over the block."""
 
-    Both return a tuple of per-slot arrays [c, t, …] followed by one sum over the block. `native`
-    names a twin of `fast` in C++, for all blocks at once, that CPUs run where it can be had.
-    """
+    fast: Callable[[Block], tuple[tuple[Array, ...], Bool[Array, ""]]]  # and whether certified
+    slow: Callable[[Block], tuple[Array, ...]]  # always right
+    native: str | None = None  # a twin of `fast` in C++, for all blocks at once, on CPUs
 
-    fast: Callable[[Block], tuple[tuple[Array, ...], Bool[Array, ""]]]
-    slow: Callable[[Block], tuple[Array, ...]]
-    native: str | None = None
+
+Nodes = Float[Array, "r t s"]
+Edges = Float[Array, "s s"]
+Segments = Int[Array, "r t"]
+Weights = Float[Array, "r t"]
 
 
 def run_blocks(
-    kernel: Kernel,
-    method: BatchMethod,
-    edges: Float[Array, "s s"],
-    segments: Int[Array, "r t"],
-    weights: Float[Array, "r t"],
-    nodes: Float[Array, "r t s"],
-) -> tuple[Array, ...]:
+    kernel: Kernel, method: BatchMethod, edges: Edges, segments: Segments, weights: Weights,
+    nodes: Nodes,
+) -> tuple[Array, ...]:  # fmt: skip
     """The kernel on all rows: per-slot arrays [r, t, …], then the sum over the batch.
 
     Blocks are read and written in place: no padded copy of the input, none of the output. When
@@ -212,22 +206,17 @@ def run_blocks(
 
 
 def really_certified(block: Block, edges: Float[Array, "s s"]) -> Bool[Array, ""]:
-    """The exact certificate.
-
-    The fast kernels may suspect a chain that forbids transitions without cause: they take every
-    legal label for reachable.
-    """
+    """The exact certificate."""
+    # The fast kernels may suspect a chain that forbids transitions without cause: they take every
+    # legal label for reachable.
     certificate = jax.vmap(lambda *row: scaled_forward_backward(row[0], edges, *row[1:])[1])
     return certificate(block.nodes, block.linked[:, 1:], block.valid).all()
 
 
 def map_linear(
-    kernel: Callable[..., tuple[Array, Array, Array]],
-    segments: Int[Array, "r t"],
-    weights: Float[Array, "r t"],
-    nodes: Float[Array, "r t s"],
-    values: Float[Array, "r t s"],
-) -> tuple[Array, Array, Array]:
+    kernel: Callable[..., tuple[Array, Array, Array]], segments: Segments, weights: Weights,
+    nodes: Nodes, values: Nodes,
+) -> tuple[Array, Array, Array]:  # fmt: skip
     """``kernel(block, values)`` on all rows, like `run_blocks`, for kernels linear in the values.
 
     Written as a map over padded blocks, which JAX can transpose; a loop that updates in place
@@ -254,17 +243,25 @@ def map_linear(
     return first, second, totals.sum(0)
 
 
-# --------------------------------------------------------------- the same, row by row, in logs
-
-
 def _log_lattice(block: Block, edges: Array):
     return jax.vmap(log_forward_backward, (0, None, 0, 0))(
         block.nodes, edges, block.linked[:, 1:], block.valid
     )
 
 
-def _weigh_edges(block: Block, values: Float[Array, "c m s s"]) -> Float[Array, "s s"]:
-    return (block.weights[:, :-1, None, None] * values).sum((0, 1))
+def _weigh_edges(weights: Weights, values: Float[Array, "r m s s"]) -> Edges:
+    return (weights[:, :-1, None, None] * values).sum((0, 1))
+
+
+def _covariance_from_rows(
+    nodes: Nodes, pairs: Array, weights: Weights, node_values: Nodes, edge_values: Edges
+) -> BlockCovariance:
+    by_node, by_pair = jax.vmap(covariance_from_marginals, (0, 0, 0, None))(
+        nodes, pairs, node_values, edge_values
+    )
+    means = (nodes * node_values).sum(2)
+    means = means.at[:, :-1].add((pairs * edge_values).sum((2, 3)))
+    return BlockCovariance(means, by_node, _weigh_edges(weights, by_pair))
 
 
 def forward(edges: Array) -> Kernel:
@@ -287,7 +284,7 @@ def blocks_marginals(edges: Array) -> Kernel:
 
     def slow(block):
         increments, nodes, pairs = _log_lattice(block, edges)
-        return BlockMarginals(increments, nodes, _weigh_edges(block, pairs))
+        return BlockMarginals(increments, nodes, _weigh_edges(block.weights, pairs))
 
     return Kernel(lambda block: _scaled.marginals(block, edges), slow, "marginals")
 
@@ -300,7 +297,7 @@ def blocks_entropy(edges: Array) -> Kernel:
         by_node, by_pair = jax.vmap(gradient_from_marginals)(nodes, pairs)
         shares = jnp.where(block.linked, 0, jax.vmap(label_entropies)(nodes))
         shares = shares.at[:, :-1].add(jax.vmap(step_entropies)(pairs))
-        return BlockEntropy(shares, by_node, _weigh_edges(block, by_pair))
+        return BlockEntropy(shares, by_node, _weigh_edges(block.weights, by_pair))
 
     return Kernel(lambda block: _scaled.entropy(block, edges), slow, "entropy")
 
@@ -321,12 +318,7 @@ def blocks_covariance(
 
     def slow():
         _, nodes, pairs = _log_lattice(block, edges)
-        by_node, by_pair = jax.vmap(covariance_from_marginals, (0, 0, 0, None))(
-            nodes, pairs, node_values, edge_values
-        )
-        means = (nodes * node_values).sum(2)
-        means = means.at[:, :-1].add((pairs * edge_values).sum((2, 3)))
-        return BlockCovariance(means, by_node, _weigh_edges(block, by_pair))
+        return _covariance_from_rows(nodes, pairs, block.weights, node_values, edge_values)
 
     if method == "log":
         return slow()
@@ -349,11 +341,6 @@ def blocks_covariance(
 # (``jax.jvp`` of ``jax.grad``) at the cost of the covariance kernel.
 
 
-Nodes = Float[Array, "r t s"]
-Edges = Float[Array, "s s"]
-Segments = Int[Array, "r t"]
-
-
 def per_sequence(values: Float[Array, "r t"], segments: Segments, num: int) -> Float[Array, " num"]:
     """Sum of each sequence's slots."""
     valid = segments >= 0
@@ -373,16 +360,13 @@ def per_sequence(values: Float[Array, "r t"], segments: Segments, num: int) -> F
     return lax.cond(of_rows, by_row, by_bin)
 
 
-def _ones(nodes: Nodes) -> Float[Array, "r t"]:
+def _ones(nodes: Nodes) -> Weights:
     return jnp.ones(nodes.shape[:2], nodes.dtype)
-
-
-# ----------------------------------------------------------------------- log Z and marginals
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(4, 5))
 def flat_marginals(
-    nodes: Nodes, edges: Edges, segments: Segments, weights: Float[Array, "r t"],
+    nodes: Nodes, edges: Edges, segments: Segments, weights: Weights,
     num: int, method: BatchMethod,
 ) -> tuple[Float[Array, " num"], Nodes, Edges]:  # fmt: skip
     """log Z of each sequence, node marginals, and the weighted sum of all edge marginals."""
@@ -423,9 +407,7 @@ def flat_log_partition(
 def _define_vjp(values: Any, gradient: Callable[..., tuple[Array, Array, Array]]) -> None:
     """The reverse-mode rule of a function with one value per sequence.
 
-    Args:
-        values: such as `flat_log_partition`.
-        gradient: the values, and the gradient of their sum by nodes and, weighted, by edges.
+    `gradient`: the values, and the gradient of their sum by nodes and, weighted, by edges.
     """
 
     def forward(nodes, edges, segments, num, method):
@@ -453,12 +435,9 @@ def _define_vjp(values: Any, gradient: Callable[..., tuple[Array, Array, Array]]
 _define_vjp(flat_log_partition, flat_marginals)
 
 
-# --------------------------------------------------------------------------------- entropy
-
-
 @partial(jax.custom_jvp, nondiff_argnums=(4, 5))
 def flat_entropy_gradient(
-    nodes: Nodes, edges: Edges, segments: Segments, weights: Float[Array, "r t"],
+    nodes: Nodes, edges: Edges, segments: Segments, weights: Weights,
     num: int, method: BatchMethod,
 ) -> tuple[Float[Array, " num"], Nodes, Edges]:  # fmt: skip
     """Entropy of each sequence, ∂/∂nodes of its own, ∂/∂edges of the weighted sum."""
@@ -475,7 +454,7 @@ def _(num, method, primals, tangents):
     def row_by_row(nodes, edges, weights):
         lattice = _row_marginals(nodes, edges, segments)
         by_node, by_pair = jax.vmap(gradient_from_marginals)(*lattice)
-        return by_node, (weights[:, :-1, None, None] * by_pair).sum((0, 1))
+        return by_node, _weigh_edges(weights, by_pair)
 
     values = flat_entropy_gradient(*primals, num, method)
     moves = (tangents[0], tangents[1], tangents[3])
@@ -498,12 +477,9 @@ def flat_entropy(
 _define_vjp(flat_entropy, flat_entropy_gradient)
 
 
-# ------------------------------------------------------------------------------ covariance
-
-
 @partial(jax.custom_jvp, nondiff_argnums=(6, 7))
 def flat_covariance(
-    nodes: Nodes, edges: Edges, segments: Segments, weights: Float[Array, "r t"],
+    nodes: Nodes, edges: Edges, segments: Segments, weights: Weights,
     node_values: Nodes, edge_values: Edges, num: int, method: Method,
 ) -> tuple[Float[Array, " num"], Nodes, Edges]:  # fmt: skip
     """E[g] of each sequence, Cov[node indicators, g], weighted sum of Cov[edge indicators, g]."""
@@ -522,12 +498,8 @@ def _(num, method, primals, tangents):
     # Third derivatives of log Z: rarely wanted, so by the single-chain functions, row by row.
     def row_by_row(nodes, edges, weights, node_values, edge_values):
         by_slot, by_pair = _row_marginals(nodes, edges, segments)
-        node_part, pair_part = jax.vmap(covariance_from_marginals, (0, 0, 0, None))(
-            by_slot, by_pair, node_values, edge_values
-        )
-        means = (by_slot * node_values).sum(2)
-        means = means.at[:, :-1].add((by_pair * edge_values).sum((2, 3)))
-        edge_part = (weights[:, :-1, None, None] * pair_part).sum((0, 1))
+        values = (weights, node_values, edge_values)
+        means, node_part, edge_part = _covariance_from_rows(by_slot, by_pair, *values)
         return per_sequence(means, segments, num), node_part, edge_part
 
     points = (nodes, edges, weights, node_values, edge_values)
@@ -544,7 +516,7 @@ def _row_marginals(nodes: Nodes, edges: Edges, segments: Segments):
 # The public functions on batches.
 
 
-def _plain_parts(batch: Batch) -> tuple[Nodes, Edges, Segments, Float[Array, "r t"]]:
+def _plain_parts(batch: Batch) -> tuple[Nodes, Edges, Segments, Weights]:
     """What the functions above take, for plain sums over sequences: every slot weighs 1."""
     return batch.nodes, batch.edges, batch.segments, _ones(batch.nodes)
 

@@ -66,18 +66,13 @@ PROOF = 8
 
 
 class Plan(NamedTuple):
-    """How a row is cut; decides shapes.
+    """How a row is cut; decides shapes."""
 
-    length: positions in a block; groups, columns: their product is the number of blocks;
-    warm_up: from how many positions the messages between blocks are guessed; proof: from how many
-    it is seen that a block forgets.
-    """
-
-    length: int
+    length: int  # positions in a block
     groups: int
-    columns: int
-    warm_up: int
-    proof: int
+    columns: int  # blocks in a group
+    warm_up: int  # from how many positions the messages between blocks are guessed
+    proof: int  # from how many it is seen that a block forgets
 
     @property
     def blocks(self) -> int:
@@ -115,9 +110,7 @@ class Blocks(NamedTuple):
 def cut_row(nodes: Nodes, edges: Edges, linked: Linked, valid: Valid, plan: Plan) -> Blocks:
     """The row in blocks, filled up with positions that are not valid."""
     arriving = edges if edges.ndim == 2 else _fold(edges, 1, plan)
-    return Blocks(
-        _fold(nodes, 0, plan), _fold(linked, 1, plan), _fold(valid, 0, plan), arriving
-    )  # fmt: skip
+    return Blocks(_fold(nodes, 0, plan), _fold(linked, 1, plan), _fold(valid, 0, plan), arriving)
 
 
 def _fold(array: Array, before: int, plan: Plan) -> Array:
@@ -143,13 +136,7 @@ def cut_positions(blocks: Blocks, start: int, stop: int) -> Blocks:
 
 
 def map_groups(function: Callable[..., Any], blocks: Blocks, *others: Array) -> Any:
-    """``function(group, *others)`` of one group after another, results stacked.
-
-    Args:
-        function: takes a group as `Blocks` without the leading axis.
-        blocks: all groups.
-        others: further arrays with a leading axis over groups.
-    """
+    """``function(group, *others)`` of one group after another, results stacked."""
     shared = blocks.edges.ndim == 2
 
     def run(inputs):
@@ -173,42 +160,33 @@ def map_groups(function: Callable[..., Any], blocks: Blocks, *others: Array) -> 
 
 
 class Factors(NamedTuple):
-    """Scores as factors, and the logarithm of what was taken out at each position.
-
-    `plain_zeros` says that no edge is so small that a message entry could come out 0 but by being
-    impossible: then a 0 among messages that are otherwise well above underflow is exact.
-    """
+    """Scores as factors, and the logarithm of what was `taken` out at each position."""
 
     nodes: Float[Array, "l s c"]
     edges: Float[Array, "..."]
     taken: Float[Array, "l c"]
     linked: Bool[Array, "l 1 c"]
     valid: Bool[Array, "l c"]
+    # No edge is so small that a message entry could come out 0 but by being impossible: then a 0
+    # among messages that are otherwise well above underflow is exact.
     plain_zeros: Bool[Array, ""]
 
 
 class Sweep(NamedTuple):
-    """What one pass over a group leaves behind.
+    """What one pass over a group leaves behind."""
 
-    nodes: marginals of the position before each place; edges: of the pairs that arrive at each
-    place, or their sum; log_z: the group's share; alphas, betas: messages at the last position of
-    each block, and at the position before each; lowest: the smallest entry that had to be ample.
-    """
-
-    nodes: Float[Array, "c l s"]
-    edges: Float[Array, "..."]
-    log_z: Float[Array, ""]
-    alphas: Float[Array, "s c"]
-    betas: Float[Array, "s c"]
-    lowest: Float[Array, ""]
+    nodes: Float[Array, "c l s"]  # marginals of the position before each place
+    edges: Float[Array, "..."]  # of the pairs that arrive at each place, or their sum
+    log_z: Float[Array, ""]  # the group's share
+    alphas: Float[Array, "s c"]  # at the last position of each block
+    betas: Float[Array, "s c"]  # at the position before each block
+    lowest: Float[Array, ""]  # the smallest entry that had to be ample
 
 
 def factorise(group: Blocks) -> Factors:
-    """exp of the scores, each less the largest of its position; 0 for forbidden and padding.
-
-    A legal factor that would underflow is held at the smallest number instead, where it cannot be
-    taken for a forbidden one.
-    """
+    """exp of the scores, each less the largest of its position; 0 for forbidden and padding."""
+    # A legal factor that would underflow is held at the smallest number instead, where it cannot
+    # be taken for a forbidden one.
     floor = jnp.finfo(group.nodes.dtype).tiny
     valid, linked = group.valid.T, group.linked.T
     nodes = group.nodes.transpose(1, 2, 0)
@@ -233,16 +211,8 @@ def factorise(group: Blocks) -> Factors:
 def sweep_group(
     group: Blocks, before: Float[Array, "s c"], after: Float[Array, "s c"], summed: bool
 ) -> Sweep:
-    """Marginals and log Z of a group.
-
-    Args:
-        group: its scores.
-        before: α of the position before each block, summing to 1.
-        after: β of the last position of each block, at most 1.
-        summed: whether edge marginals are wanted as their sum [s, s].
-
-    Cost: O(s²) per position; memory O(s) per position, O(s²) when edge marginals are not summed.
-    """
+    """Marginals and log Z of a group, from the α `before` each block, summing to 1, and the β of
+    its last position, `after`, at most 1."""
     factors = factorise(group)
     ahead = _sweep_ahead(factors, before)
     labels = before.shape[0]
@@ -272,10 +242,9 @@ def sweep_group(
     carry = (after, ahead.last, counts, ahead.lowest)
     inputs = (factors.edges, ahead.alphas, factors.nodes, factors.linked)
     (beta, _, counts, lowest), (nodes, pairs) = scan_edges(step, carry, *inputs, reverse=True)
-    edge_marginals = counts * factors.edges if summed else pairs.transpose(3, 0, 1, 2)
-    return Sweep(
-        nodes.transpose(2, 0, 1), edge_marginals, ahead.log_z, ahead.last, beta, lowest.min()
-    )  # fmt: skip
+    by_edge = counts * factors.edges if summed else pairs.transpose(3, 0, 1, 2)
+    by_node = nodes.transpose(2, 0, 1)
+    return Sweep(by_node, by_edge, ahead.log_z, ahead.last, beta, lowest.min())
 
 
 class _Ahead(NamedTuple):
@@ -323,10 +292,8 @@ def go_back(edge: Array, following: Float[Array, "s c"]) -> Float[Array, "s c"]:
 
 
 def log_blocked(nodes, edges, linked, valid, *, plan: Plan, summed: bool):
-    """(log Z, node marginals, edge marginals or their sum) of a row that holds one sequence.
-
-    Marginals come in places: each holds those of the node before it, and of the edge that arrives.
-    """
+    """(log Z, node marginals, edge marginals or their sum) of a row that holds one sequence, in
+    places: each holds those of the node before it, and of the edge that arrives."""
     blocks = cut_row(nodes, edges, linked, valid, plan)
     transfers = map_groups(_transfer_log, blocks)
     transfers = transfers.reshape(plan.blocks, *transfers.shape[2:])
@@ -419,7 +386,7 @@ LARGEST_DIAMETER = 4 * math.atanh(1 - 1 / 16)
 
 
 class BlockedLattice(NamedTuple):
-    """log Z, node marginals, and edge marginals or their sum over positions."""
+    """As `Lattice`, with log Z itself; edge marginals may be summed over positions."""
 
     log_z: Float[Array, ""]
     nodes: Float[Array, "n s"]
@@ -435,12 +402,7 @@ def blocked_forward_backward(
     summed: bool,
     plan: Plan | None = None,
 ) -> BlockedLattice:
-    """The lattice of a row that holds one sequence.
-
-    Args:
-        nodes, edges, linked, valid: the row; its valid positions come first.
-        summed: whether edge marginals are wanted as their sum [s, s]; the edges must be shared.
-        plan: how to cut the row; by default as `plan_blocks` says.
+    """The lattice of a row that holds one sequence; `summed`: edge marginals as their sum [s, s].
 
     Cost: O(n s²) time where the chain forgets, else O(n s³); memory O(n s) besides edge marginals.
     """
@@ -463,7 +425,6 @@ def blocked_forward_backward(
 def _scaled_blocked(nodes, edges, linked, valid, *, plan: Plan, summed: bool, rounds: int):
     """The lattice by one sweep in scaled space, in places, and whether it is proved right.
 
-    A place holds what belongs to the node before it, and to the edge that arrives at it.
     `rounds`: how often messages go once through all of every block before the sweep.
     """
     blocks = cut_row(nodes, edges, linked, valid, plan)
@@ -576,21 +537,18 @@ def _agree(
 
 
 def _shrinking(transfers: Float[Array, "s s b"], alphas: Float[Array, "s b"]) -> Bool[Array, " b"]:
-    """Whether Δ of each block's transfer matrix is small enough.
-
-    Labels that lead nowhere do not count. All others must reach the same labels, which must be
-    the ones that the final α give a chance: otherwise something has been lost to underflow, or
-    the matrix is not positive. Each row's distance from their sum bounds, doubled, the distance of
-    any two.
-    """
+    """Whether Δ of each block's transfer matrix is small enough."""
     positive = transfers >= smallest_trusted(transfers.dtype)  # [to, from, block]
-    alive = positive.any(0)
+    alive = positive.any(0)  # labels that lead nowhere do not count
+    # All others must reach the same labels, which must be the ones that the final α give a chance:
+    # otherwise something has been lost to underflow, or the matrix is not positive.
     reached = (alphas > 0)[:, None]
     same_support = ((positive == reached) | ~alive).all((0, 1))
     total = transfers.sum(1, keepdims=True)
     ratios = jnp.log(jnp.where(positive, transfers, 1) / jnp.where(reached, total, 1))
     highest = jnp.where(reached, ratios, -jnp.inf).max(0)
     lowest = jnp.where(reached, ratios, jnp.inf).min(0)
+    # Each row's distance from their sum bounds, doubled, the distance of any two.
     diameter = 2 * jnp.where(alive, highest - lowest, 0).max(0)
     return same_support & (diameter <= LARGEST_DIAMETER)
 
@@ -626,23 +584,19 @@ class EntropyTotals(NamedTuple):
 
 
 class _Positions(NamedTuple):
-    """Of positions t: log α_t; log β_{t+1} with the scores of t + 1; whether a link goes on from
-    t; log α_t + log β_t; whether a sequence starts at t."""
+    """What the entropy has to know of positions t."""
 
-    alphas: Array
-    following: Array
-    linked: Array
-    both: Array
-    starts: Array
+    alphas: Array  # log α_t
+    following: Array  # log β_{t+1} with the scores of t + 1
+    linked: Array  # whether a link goes on from t
+    both: Array  # log α_t + log β_t
+    starts: Array  # whether a sequence starts at t
 
 
 def blocked_entropy(
     nodes: Nodes, edges: Float[Array, "s s"], linked: Linked, valid: Valid
 ) -> EntropyTotals:
-    """Sum of the entropies of a row's sequences, and its gradient.
-
-    Cost: O(n s²) time, O(n s) memory.
-    """
+    """Sum of the entropies of a row's sequences, and its gradient, in O(n s) memory."""
     n, s = nodes.shape
     blocks = _cut(nodes, edges, linked, valid)
     nothing = jnp.zeros(s, nodes.dtype)
@@ -685,13 +639,11 @@ def _cut(nodes: Array, edges: Array, linked: Array, valid: Array) -> _Positions:
         padding = jnp.full((missing, *array.shape[1:]), fill, array.dtype)
         return jnp.concatenate([array, padding]).reshape(-1, length, *array.shape[1:])
 
+    never = -jnp.inf
     return _Positions(
-        fold(alphas, -jnp.inf),
-        fold(following, -jnp.inf),
-        fold(links, False),
-        fold(alphas + betas, -jnp.inf),
-        fold(starts, False),
-    )
+        fold(alphas, never), fold(following, never), fold(links, False),
+        fold(alphas + betas, never), fold(starts, False),
+    )  # fmt: skip
 
 
 def _pairs(block: _Positions, edges: Array) -> tuple[Array, Array, Array]:
@@ -710,9 +662,7 @@ def _scan_entropies(
     """H^α from the left (axis 0) or H^β from the right (axis 1), one position per step.
 
     Each is less its mean: a constant that the gradient's own centring cancels, and which would
-    take more and more of the digits along a long chain.
-
-    Returns what goes to the next block, and H^α at each position before its step, or H^β after it.
+    take more and more of the digits along a long chain. Also returned: what goes to the next block.
     """
     own = -(conditional * safe_log(conditional)).sum(axis + 1)
 

@@ -47,12 +47,6 @@ def rescue(
     the slow algorithm, so the common case never pays for it, at any depth of nested `vmap`.
 
     The result is not differentiable (it is called inside custom derivative rules only).
-
-    Args:
-        fast: returns (result, certified), where `certified` is a boolean scalar.
-        slow: returns a result of the same structure.
-
-    Both take arrays as positional arguments.
     """
 
     @custom_vmap
@@ -85,14 +79,9 @@ CHAIN_METHODS: tuple[ChainMethod, ...] = (*METHODS, "parallel", "blocked")
 
 
 class Lattice(NamedTuple):
-    """What forward–backward leaves behind.
+    """What forward–backward leaves behind: marginals, zero where the link is cut, and log Z."""
 
-    increments: ``[n]``; summed over a sequence's positions they give its log Z.
-    nodes: node marginals ``[n, s]``.
-    edges: edge marginals ``[n - 1, s, s]``, zero where the link is cut.
-    """
-
-    increments: Float[Array, " n"]
+    increments: Float[Array, " n"]  # of log Z, when summed over a sequence's positions
     nodes: Float[Array, "n s"]
     edges: Float[Array, "n-1 s s"]
 
@@ -120,17 +109,14 @@ def check_chain_method(method: str) -> None:
 
 
 def chain_function(function: F) -> F:
-    """Compile a public function of chains, one program per method.
-
-    The method is checked before JAX traces, where an unknown one would be an error of some branch
-    deep inside.
-    """
+    """Compile a public function of chains, one program per method."""
     compiled = jax.jit(function, static_argnames="method")
 
     @wraps(function)
     def run(*args: Any, **options: Any) -> Any:
         # Filled in here: JAX compiles anew for an option that is named and for one that is not.
         method = options.setdefault("method", "auto")
+        # Before JAX traces, where an unknown one would be an error of some branch deep inside.
         check_chain_method(method)
         return compiled(*args, **options)
 
@@ -141,15 +127,8 @@ def scan_edges(
     step: Callable[..., tuple[Any, Any]], start: Any, edges: Array, *inputs: Any,
     reverse: bool = False,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """`lax.scan` with the edges of each step.
-
-    Args:
-        step: (carry, edge, *input) ↦ (carry, output).
-        start: the first carry.
-        edges: one matrix that serves all steps, or one per step along the first axis.
-        inputs: what else a step takes, along the first axis.
-        reverse: whether to go backwards.
-    """
+    """`lax.scan` of (carry, edge, *input) ↦ (carry, output); the edges one per step, or one for
+    all."""
     shared = edges.ndim == 2
 
     def run(carry, scanned):
@@ -181,9 +160,6 @@ def run_forward(
         return _scaled_increments(nodes, edges, linked, valid)[0]
     slow = lambda *row: log_forward(*row)[1]  # noqa: E731
     return rescue(_scaled_increments, slow)(nodes, edges, linked, valid)
-
-
-# ---------------------------------------------------------------------------- scaled space
 
 
 class _ScaledScores(NamedTuple):

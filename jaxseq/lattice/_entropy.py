@@ -205,9 +205,6 @@ def mann_entropy_gradient(chain: Chain, *, method: ChainMethod = "auto") -> Chai
         \partial H / \partial \mathtt{edges}[t, i, j] &= -m_t(i, j)
             (\log m_t(i, j) - H^\alpha_t(i) - H^\beta_{t+1}(j) + H)
 
-    H is taken from each position's own lattice entries, so that the gradient sums to zero at
-    every position.
-
     Args:
         chain: the scores.
         method: as in `log_partition`.
@@ -442,13 +439,14 @@ def _kl_divergence(p: Chain, q: Chain, method: ChainMethod) -> Array:
 #     p(y_a = i, y_b = j) = α_a(i) Z_{a,b}(i, j) β_b(j) / Z,        Z_{a,b} = M_a M_{a+1} … M_{b−1}.
 #
 # For every first position a the program extends the s × s segment product over all b > a, O(s³)
-# each, and adds what each pair contributes to the two double sums (events at a against scores at b,
-# and events at b against scores at a). Only the product with θ is accumulated, never the covariance.
+# each, and adds what each pair contributes to the two double sums (events at a against scores at
+# b, and events at b against scores at a). Only the product with θ is accumulated, never the
+# covariance.
 #
-# The segment products are kept normalised: Z_{a,b}(i, j) β_b(j) / β_a(i) is p(y_b = j | y_a = i), a
-# stochastic matrix, extended by a stochastic matrix. It neither overflows nor underflows, for any n.
-# The scores of each position are centred before they are summed, which changes no covariance and
-# keeps E[θ·F] at zero.
+# The segment products are kept normalised: Z_{a,b}(i, j) β_b(j) / β_a(i) is p(y_b = j | y_a = i),
+# a stochastic matrix, extended by a stochastic matrix. It neither overflows nor underflows, for
+# any n. The scores of each position are centred before they are summed, which changes no
+# covariance and keeps E[θ·F] at zero.
 
 
 def jiao_entropy_gradient(chain: Chain) -> ChainVector:

@@ -34,13 +34,9 @@ Elements = TypeVar("Elements")
 
 
 def build_tree(combine: Callable[[Any, Any], Any], elements: Elements) -> list[Elements]:
-    """The elements, their products in pairs, …, the product of all.
+    """The elements, their products in pairs, …, the product of all: fewer than m of them.
 
-    Args:
-        combine: the product, left factor first, of equally many elements on either side.
-        elements: m ≥ 1 of them.
-
-    Cost: fewer than m products, in ⌈log₂ m⌉ rounds.
+    `combine` takes equally many left factors and right ones.
     """
     levels = [elements]
     while (size := _count(levels[-1])) > 1:
@@ -53,15 +49,10 @@ def build_tree(combine: Callable[[Any, Any], Any], elements: Elements) -> list[E
     return levels
 
 
-def states_ahead(
-    levels: list[Any], start: Array, act: Callable[[Array, Any], Array]
-) -> Array:  # fmt: skip
+def states_ahead(levels: list[Any], start: Array, act: Callable[[Array, Any], Array]) -> Array:
     """The state before each element, and after the last: [m + 1, …].
 
-    Args:
-        levels: by `build_tree`.
-        start: the state before the first element.
-        act: state, element ↦ state after it; many at a time.
+    `act`: state, element ↦ state after it; many at a time.
     """
     states = start[None]
     for elements in reversed(levels[:-1]):
@@ -74,13 +65,7 @@ def states_ahead(
 
 
 def states_back(levels: list[Any], end: Array, act: Callable[[Any, Array], Array]) -> Array:
-    """The state before each element, and after the last, from the state after the last: [m + 1, …].
-
-    Args:
-        levels: by `build_tree`.
-        end: the state after the last element.
-        act: element, state ↦ state before it; many at a time.
-    """
+    """The same from the state after the last; `act`: element, state ↦ state before it."""
     states = end[None]  # after each element
     for elements in reversed(levels[:-1]):
         size = _count(elements)
@@ -134,13 +119,11 @@ def parallel_log_partition(
 def parallel_marginals(
     nodes: Nodes, edges: Edges, linked: Linked, valid: Valid
 ) -> tuple[Nodes, Pairs]:
-    """Node and edge marginals of a row that holds one sequence.
-
-    Cost: O(n s³) time in O(log n) steps, O(n s²) memory.
-    """
+    """Node and edge marginals of a row that holds one sequence, in O(n s³) like log Z."""
     start = _shift(_first(nodes, valid), 0)
     if nodes.shape[0] == 1:  # no step, hence no tree
-        return jnp.where(valid[:, None], normalise(start[None], 1), 0), _no_pairs(nodes)
+        no_pairs = jnp.zeros((0, nodes.shape[1], nodes.shape[1]), nodes.dtype)
+        return jnp.where(valid[:, None], normalise(start[None], 1), 0), no_pairs
     levels = _tree_of_steps(logsumexp, nodes, edges, linked)
     log_alphas = states_ahead(levels, start, _advance(logsumexp))
     log_betas = states_back(levels, jnp.zeros_like(start), _retreat)
@@ -153,12 +136,10 @@ def parallel_marginals(
 def parallel_best_path(
     nodes: Nodes, edges: Edges, linked: Linked, valid: Valid
 ) -> Int[Array, " n"]:
-    """Best labels; arbitrary on padding and where no path is legal.
-
-    The best score of a prefix that ends in each label comes from the tree of steps; that says which
-    label is best before each label, and these functions are composed in a tree of their own. Ties
-    go to the smaller label, decided from the last position backwards.
-    """
+    """Best labels; arbitrary on padding and where no path is legal."""
+    # The best score of a prefix that ends in each label comes from the tree of steps; that says
+    # which label is best before each label, and these functions are composed in a tree of their
+    # own. Ties go to the smaller label, decided from the last position backwards.
     nodes, edges = lax.stop_gradient((nodes, edges))
     start = _shift(_first(nodes, valid), 0)
     if nodes.shape[0] == 1:
@@ -169,21 +150,18 @@ def parallel_best_path(
     stay = jnp.arange(nodes.shape[1], dtype=jnp.int32)
     before = jnp.where(linked[:, None], before, stay)
     pointers = build_tree(_look_up, before)
-    return states_back(pointers, argmax(bests[-1]), lambda step, label: step_to(label, step))
+    return states_back(pointers, argmax(bests[-1]), lambda step, label: _step_to(label, step))
 
 
-def follow(
-    first: Int[Array, ""], steps: Int[Array, "m s"]
-) -> Int[Array, " m+1"]:  # fmt: skip
+def follow(first: Int[Array, ""], steps: Int[Array, "m s"]) -> Int[Array, " m+1"]:
     """Labels first, steps[0, first], …: functions of labels, composed in a tree."""
     if steps.shape[0] == 0:
         return first[None]
     levels = build_tree(lambda left, right: _look_up(right, left), steps)
-    return states_ahead(levels, first, step_to)
+    return states_ahead(levels, first, _step_to)
 
 
-def step_to(labels: Int[Array, " m"], steps: Int[Array, "m s"]) -> Int[Array, " m"]:
-    """steps[k, labels[k]] for each k."""
+def _step_to(labels: Int[Array, " m"], steps: Int[Array, "m s"]) -> Int[Array, " m"]:
     return _look_up(steps, labels[:, None])[:, 0]
 
 
@@ -195,10 +173,6 @@ def _first(nodes: Float[Array, "n s"], valid: Bool[Array, " n"]) -> Float[Array,
     """Scores of the first label; with no position at all there is one empty path, of score 0."""
     zero = jnp.zeros((), nodes.dtype)
     return jnp.where(valid[0], nodes[0], jnp.where(jnp.arange(nodes.shape[1]) == 0, zero, -jnp.inf))
-
-
-def _no_pairs(nodes: Float[Array, "n s"]) -> Float[Array, "0 s s"]:
-    return jnp.zeros((0, nodes.shape[1], nodes.shape[1]), nodes.dtype)
 
 
 def _tree_of_steps(add: Add, nodes: Array, edges: Array, linked: Array) -> list[Steps]:

@@ -23,16 +23,12 @@ from jaxseq.lattice._numerics import einsum, finite_top, inverse, matmul
 
 
 class Block(NamedTuple):
-    """Some rows of a batch.
+    """Some rows of a batch."""
 
-    nodes [c, t, s] scores; linked [c, t] whether a slot continues the sequence of the slot before
-    it; valid [c, t]; weights [c, t] how much a slot's sequence counts in sums over the batch.
-    """
-
-    nodes: Float[Array, "c t s"]
-    linked: Bool[Array, "c t"]
+    nodes: Float[Array, "c t s"]  # scores
+    linked: Bool[Array, "c t"]  # whether a slot continues the sequence of the slot before it
     valid: Bool[Array, "c t"]
-    weights: Float[Array, "c t"]
+    weights: Float[Array, "c t"]  # how much a slot's sequence counts in sums over the batch
 
 
 class Factors(NamedTuple):
@@ -46,14 +42,12 @@ class Factors(NamedTuple):
 
 
 def factorise(block: Block, edges: Array) -> Factors:
-    """exp of the scores, each less the largest of its slot; 0 for the forbidden and for padding.
-
-    A legal factor that would underflow is held at the smallest number instead, where it cannot be
-    taken for a forbidden one and the certificate will find it.
-    """
+    """exp of the scores, each less the largest of its slot; 0 for the forbidden and for padding."""
     nodes = block.nodes.transpose(1, 2, 0)
     legal = (nodes != -jnp.inf) & block.valid.T[:, None, :]  # NaN is to be seen in what follows
     node_top = finite_top(jnp.where(legal, nodes, -jnp.inf), 1)
+    # A legal factor that would underflow is held at the smallest number instead, where it cannot
+    # be taken for a forbidden one and the certificate will find it.
     floor = jnp.finfo(nodes.dtype).tiny
     factors = jnp.where(legal, jnp.maximum(jnp.exp(nodes - node_top[:, None]), floor), 0)
     edge_top = finite_top(edges)
@@ -68,22 +62,17 @@ def log_z_increments(totals: Array, factors: Factors, block: Block) -> Float[Arr
 
 
 def certify(*lowest: Array) -> Bool[Array, ""]:
-    """Whether the lowest legal message entries, and the lowest products of messages, are all well
-    above underflow.
-
-    The products too: each message may be fine and their product not, where the labels that one
-    favours are dead ends for the other.
-    """
+    """Whether the lowest legal message entries are all well above underflow."""
+    # Products of messages too: each may be fine and their product not, where the labels that one
+    # favours are dead ends for the other.
     trusted = smallest_trusted(lowest[0].dtype)
     return jnp.stack([low.min() >= trusted for low in lowest]).all()
 
 
 def certify_at_once(lowest: Array, totals: Array) -> Bool[Array, ""]:
-    """As `certify`, for scaled forward messages: they and their divisors must both be ample.
-
-    Stricter than need be, for half the work; what it turns down without cause the exact
-    certificate lets pass.
-    """
+    """As `certify`, for scaled forward messages: they and their divisors must both be ample."""
+    # Stricter than need be, for half the work; what it turns down without cause the exact
+    # certificate lets pass.
     margin = 2.0**-20
     trusted = smallest_trusted(lowest.dtype)
     return (lowest.min() >= trusted / margin) & (totals.min() >= margin)
@@ -130,7 +119,7 @@ def forward(block: Block, edges: Array) -> tuple[Float[Array, "c t"], Bool[Array
 
 
 class BlockMarginals(NamedTuple):
-    """Increments [c, t] of log Z; node marginals [c, t, s]; weighted edge marginals, summed."""
+    """Increments of log Z; node marginals; weighted edge marginals, summed."""
 
     increments: Float[Array, "c t"]
     nodes: Float[Array, "c t s"]
@@ -210,22 +199,15 @@ def run_back(factors: Factors, alphas: Array) -> Back:
 
 
 class BlockCovariance(NamedTuple):
-    """Covariance of the features with a functional g.
+    """Covariance of the features with a functional g."""
 
-    means [c, t]: summed over a sequence, E[g]; nodes [c, t, s]: Cov[1{y_t = i}, g]; edges [s, s]:
-    the weighted sum of Cov[1{y_t = i, y_{t+1} = j}, g].
-    """
-
-    means: Float[Array, "c t"]
-    nodes: Float[Array, "c t s"]
-    edges: Float[Array, "s s"]
+    means: Float[Array, "c t"]  # summed over a sequence, E[g]
+    nodes: Float[Array, "c t s"]  # Cov[1{y_t = i}, g]
+    edges: Float[Array, "s s"]  # the weighted sum of Cov[1{y_t = i, y_{t+1} = j}, g]
 
 
 def covariance(
-    block: Block,
-    edges: Float[Array, "s s"],
-    node_values: Float[Array, "c t s"],
-    edge_values: Float[Array, "s s"],
+    block: Block, edges: Array, node_values: Float[Array, "c t s"], edge_values: Array
 ) -> tuple[BlockCovariance, Bool[Array, ""]]:
     """Covariance with the functional of the given (finite) values; linear in them."""
     values = jnp.where(block.valid[..., None], node_values, 0).transpose(1, 2, 0)
@@ -299,10 +281,9 @@ def covariance(
 
 
 class BlockEntropy(NamedTuple):
-    """Entropies [c, t], each at the first slot of its sequence and 0 elsewhere; their gradient by
-    nodes [c, t, s]; and by edges [s, s], the weighted sum."""
+    """Entropies and their gradient, by edges of the weighted sum."""
 
-    entropies: Float[Array, "c t"]
+    entropies: Float[Array, "c t"]  # each at the first slot of its sequence, 0 elsewhere
     nodes: Float[Array, "c t s"]
     edges: Float[Array, "s s"]
 

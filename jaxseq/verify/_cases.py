@@ -37,27 +37,19 @@ Ints = Int[Array, "..."] | Int[np.ndarray, "..."]
 
 
 class Case(NamedTuple):
-    """One chain to check on, with everything a quantity may need besides; or a stack of them.
-
-    nodes, edges, length: the chain; derivatives are taken with respect to nodes and edges.
-    other_nodes, other_edges: a second chain of the same shape and length.
-    node_tangent, edge_tangent: a direction in the space of scores.
-    weights: ``[2, n, s]``, to turn many numbers into one whose gradient is taken.
-    start, stop: a span.
-    first, labels: labels at positions first, first + 1, …
-    """
+    """One chain to check on, with everything a quantity may need besides; or a stack of them."""
 
     nodes: Floats
     edges: Floats
     length: Ints
-    other_nodes: Floats
+    other_nodes: Floats  # of a second chain of the same shape and length
     other_edges: Floats
-    node_tangent: Floats
+    node_tangent: Floats  # a direction in the space of scores
     edge_tangent: Floats
-    weights: Floats
-    start: Ints
+    weights: Floats  # [2, n, s], to turn many numbers into one whose gradient is taken
+    start: Ints  # of a span
     stop: Ints
-    first: Ints
+    first: Ints  # the position of the first of these labels
     labels: Ints
 
     def at(self, theta: Float[Array, " d"]) -> Case:

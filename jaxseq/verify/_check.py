@@ -25,11 +25,18 @@ from jaxseq.verify._cases import (
     flatten,
     wide,
 )
-from jaxseq.verify._differences import extrapolate, steps
 from jaxseq.verify._oracle import Matrix
 from jaxseq.verify._plain import MOST_PATHS
 from jaxseq.verify._quantities import QUANTITIES, Enumerated, Library, Quantity, Scores
-from jaxseq.verify._report import Error, Report, Row, entry_names, worst_error
+from jaxseq.verify._report import (
+    Error,
+    Report,
+    Row,
+    entry_names,
+    extrapolate,
+    steps,
+    worst_error,
+)
 
 # Every number that a check compares, computed for a whole stack of cases by few programs.
 #
@@ -41,16 +48,11 @@ Function = Callable[[Case], Any]
 
 
 class Derivatives(NamedTuple):
-    """Derivatives of a function with k values in all d scores, by three kinds of autodiff.
+    """Derivatives of a function with k values in all d scores, by three kinds of autodiff."""
 
-    grad: reverse mode, ``[k, d]``.
-    jacfwd: forward mode, ``[k, d]``; None when only reverse mode was asked for.
-    jvp: along r given directions, ``[k, r]``; None likewise.
-    """
-
-    grad: Float[Array, "*b k d"]
-    jacfwd: Float[Array, "*b k d"] | None
-    jvp: Float[Array, "*b k r"] | None
+    grad: Float[Array, "*b k d"]  # reverse mode
+    jacfwd: Float[Array, "*b k d"] | None  # forward mode; None when it was not asked for
+    jvp: Float[Array, "*b k r"] | None  # along r given directions; None likewise
 
 
 def stacked(functions: Sequence[Function], case: Case):
@@ -118,23 +120,11 @@ def run_reference(
     }
 
 
-class LibraryResults(NamedTuple):
-    """By quantity: what the library computes, and its derivatives of the quantity's `value`."""
-
-    hand: dict[str, Matrix]
-    derived: dict[str, Derivatives]
-
-
 def run_library(
-    quantities: Sequence[Quantity],
-    library: Library,
-    cases: Case,
-    directions: Matrix,
-    dtype: str,
-    method: str,
-    forward: bool,
-) -> LibraryResults:
-    """The quantities by the library, in this dtype and by this method."""
+    quantities: Sequence[Quantity], library: Library, cases: Case, directions: Matrix,
+    dtype: str, method: str, forward: bool,
+) -> tuple[dict[str, Matrix], dict[str, Derivatives]]:  # fmt: skip
+    """By quantity: what the library computes, and its derivatives of the quantity's `value`."""
     closed = {quantity: quantity.hand for quantity in quantities if quantity.hand is not None}
     functions = _value_functions(quantities, library, method)
     unique = _unique(functions.values())
@@ -155,7 +145,7 @@ def run_library(
     by_hand = {quantity.name: result for quantity, result in zip(closed, hand)}
     # Where there is no closed form the library's own `jax.grad` is what is checked.
     implied = {name: by_name[name].grad for name in by_name if name not in by_hand}
-    return LibraryResults(by_hand | implied, by_name)
+    return by_hand | implied, by_name
 
 
 def run_differences(
@@ -223,42 +213,24 @@ DIFFERENCE_TOLERANCES = {"float32": 1e-4, "float64": 1e-7}  # as they lose digit
 
 
 class Column(NamedTuple):
-    """One independent computation of a quantity.
+    """One independent computation of a quantity."""
 
-    check: its name in the table.
-    expected: ``[b, k]`` for a value, ``[b, k, d]`` for a derivative, ``[b, k, r]`` along
-        directions.
-    along: whether a derivative is to be multiplied by the directions before comparing.
-    compare: ``[b, d]``, which scores count; None for all.
-    """
-
-    check: str
-    expected: Matrix
-    along: bool = False
-    compare: Matrix | None = None
+    check: str  # its name in the table
+    expected: Matrix  # [b, k] for a value, [b, k, d] for a derivative, [b, k, r] along directions
+    along: bool = False  # whether a derivative is multiplied by the directions before comparing
+    compare: Matrix | None = None  # [b, d], which scores count; None for all
 
 
 class Truth:
     """Reference, enumeration and differences for a stack of cases of one shape.
 
-    Args:
-        quantities: what will be asked about.
-        n: positions of the chains.
-        s: labels.
-        edges: whether they are shared by all positions.
-        seed: of the random cases.
-        forward: whether to compute forward-mode derivatives as well as reverse-mode ones.
+    `forward`: whether forward-mode derivatives are computed as well as reverse-mode ones.
     """
 
     def __init__(
-        self,
-        quantities: Sequence[Quantity],
-        n: int,
-        s: int,
-        edges: EdgeKind,
-        seed: int,
+        self, quantities: Sequence[Quantity], n: int, s: int, edges: EdgeKind, seed: int,
         forward: bool = True,
-    ):
+    ):  # fmt: skip
         self.shape, self.edges, self.forward = (n, s), edges, forward
         self.quantities = {quantity.name: quantity for quantity in quantities}
         self.cases, self.kinds = draw_cases(n, s, edges, seed)
@@ -314,14 +286,10 @@ class Truth:
         return columns
 
     def judge(
-        self,
-        quantity: Quantity,
-        hand: Matrix,
-        column: Column,
-        dtype: str,
-        method: str,
+        self, quantity: Quantity,
+        hand: Matrix, column: Column, dtype: str, method: str,
         only: Sequence[int] | None = None,
-    ) -> Row:
+    ) -> Row:  # fmt: skip
         """Hold what the library computed, ``[b, k]`` or ``[b, k, d]``, against one column.
 
         `only` says which cases of the stack were computed, when not all.
@@ -470,15 +438,17 @@ def check(
 def _rows(truth: Truth, library: Library, dtype: str, method: str) -> list[Row]:
     chosen = [q for q in truth.quantities.values() if method in q.methods]
     forward = dtype == "float64"  # rules do not depend on the dtype, and compiling takes long
-    results = run_library(chosen, library, truth.cases, truth.directions, dtype, method, forward)
+    cases, directions = truth.cases, truth.directions
+    results = run_library(chosen, library, cases, directions, dtype, method, forward)
+    by_hand, derived = results
     rows = []
     for quantity in chosen:
         columns = truth.columns(quantity, library, method)
         if quantity.value is not None:
-            own = reference_columns(results.derived[quantity.name], "library")
+            own = reference_columns(derived[quantity.name], "library")
             # Without a closed form, reverse mode is what is being checked.
             columns += own if quantity.hand is not None else own[1:]
-        hand = results.hand[quantity.name]
+        hand = by_hand[quantity.name]
         rows += [truth.judge(quantity, hand, column, dtype, method) for column in columns]
     return rows
 

@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxseq.verify._cases import DTYPES, wide
-from jaxseq.verify._differences import extrapolate, steps
 from jaxseq.verify._oracle import Matrix
 from jaxseq.verify._report import (
     Error,
@@ -20,7 +19,9 @@ from jaxseq.verify._report import (
     Row,
     entry_name,
     entry_names,
+    extrapolate,
     leaf_names,
+    steps,
     worst_error,
 )
 
@@ -91,18 +92,14 @@ def gradient(
         exact = TOLERANCES[dtype] if tolerance is None else tolerance
         loose = difference_tolerance
         loose = DIFFERENCE_TOLERANCES[dtype] if loose is None else loose
+        loose *= problem.size_of_value  # the rounding error of a difference is that of the values
         rows = tuple(
             Row("gradient", check, {"dtype": dtype}, error, coordinate, allowed)
             for check, (error, coordinate), allowed in (
                 ("jax.grad", problem.reverse(hand), exact),
                 ("jax.jacfwd", problem.forward(hand), exact),
                 ("jax.jvp", problem.along(hand, directions), exact),
-                # The rounding error of a difference is that of the two values.
-                (
-                    "central differences",
-                    problem.differences(hand, step),
-                    loose * problem.size_of_value,
-                ),
+                ("central differences", problem.differences(hand, step), loose),
             )
         )
     return Report(rows, time.perf_counter() - started)

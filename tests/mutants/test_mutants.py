@@ -119,7 +119,7 @@ def test_derivative_rules_are_found_by_their_decorator():
 
 def test_copy_is_separate_and_goes_away():
     source = replace_in_function(
-        "jaxseq.lattice._chain", "check_path", "expected integers", "EXPECTED INTEGERS"
+        "jaxseq.lattice._chain", "check_integers", "expected integers", "EXPECTED INTEGERS"
     )
     before = os.environ.get("JAXSEQ_CACHE_DIR")
     with library_copy({"jaxseq.lattice._chain": source}) as library:

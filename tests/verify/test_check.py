@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from jaxseq.verify import QUANTITIES, Quantity, check, quick_options
-from jaxseq.verify._differences import extrapolate, steps
-from jaxseq.verify._report import worst_error
+from jaxseq.verify._report import extrapolate, steps, worst_error
 
 BY_NAME = {quantity.name: quantity for quantity in QUANTITIES}
 
