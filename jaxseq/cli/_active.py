@@ -33,21 +33,30 @@ from jaxseq.cli._annotate import add_annotate
 from jaxseq.cli._files import (
     FEATURES,
     LABEL,
+    OUTSIDE,
     STANDARD,
     Corpus,
-    iter_blocks,
+    first_width,
     iter_input,
+    iter_words,
     read_corpus,
+    read_unlabelled,
     require_columns,
     require_file,
     require_model_place,
     require_rereadable,
     shown,
 )
-from jaxseq.cli._options import WEIGHTS, Names, add_corpus_options, add_model_settings
+from jaxseq.cli._models import BUILT_IN, BY_COLUMNS, choose_templates, usual_templates
+from jaxseq.cli._options import (
+    WEIGHTS,
+    Names,
+    add_corpus_options,
+    add_model_settings,
+    flag,
+    parse_labels,
+)
 from jaxseq.cli._questions import Question, as_task, ask_in_words, labelling_config, read_answers
-from jaxseq.cli._templates import BUILT_IN, BY_COLUMNS, choose_templates, usual_templates
-from jaxseq.cli._unlabelled import OUTSIDE, read_unlabelled
 from jaxseq.text import Sentence, Templates, open_to_replace
 
 if TYPE_CHECKING:
@@ -81,7 +90,7 @@ def add_learner_options(parser: argparse.ArgumentParser) -> None:
             how = {"choices": about.choices}
         if about.parse is None:
             how = {"action": "store_const", "const": True}
-        add(_flag(name), help=f"{of}{about.help}", **how)
+        add(flag(name), help=f"{of}{about.help}", **how)
     add("--initial", type=int, default=50, metavar="N", help="sentences of the first round, if no "
         "label is known (50)")  # fmt: skip
     add(
@@ -109,15 +118,11 @@ def choose_strategy(options: argparse.Namespace) -> Strategy:
         value = getattr(options, name)
         if value is not None and options.strategy not in by_strategy:
             strategies = " or ".join(by_strategy)
-            raise ValueError(f"{_flag(name)}: expected along with --strategy {strategies} only")
+            raise ValueError(f"{flag(name)}: expected along with --strategy {strategies} only")
         if value is not None:
             settings[name] = value
     with naming_options(settings):
         return STRATEGIES[options.strategy](**settings)
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 @contextmanager
@@ -129,7 +134,7 @@ def naming_options(settings: Collection[str]) -> Iterator[None]:
         name, colon, message = str(error).partition(":")
         if name not in settings:
             raise
-        raise ValueError(f"{_flag(name)}{colon}{message}") from None
+        raise ValueError(f"{flag(name)}{colon}{message}") from None
 
 
 def new_learner(options: argparse.Namespace, templates: Templates) -> ActiveLearner:
@@ -178,8 +183,7 @@ def _names_of_pool(options: argparse.Namespace) -> Names:
     require_file(path)
     # The first line tells the number of columns, and then the file is read from its beginning.
     require_rereadable(path, "or else --columns with the names of its columns")
-    blocks = iter_blocks(path, options.delimiter)
-    width = next((block.width for block in blocks if not block.is_docstart), 0)
+    width = first_width(path, options.delimiter)
     if not 1 <= width <= len(FEATURES) + 1:
         raise ValueError(
             f"{path}: expected sentences of 1 to {len(FEATURES) + 1} columns, or --columns with "
@@ -200,7 +204,12 @@ def read_pool(options: argparse.Namespace, like: Corpus, needed: Sequence[str]) 
         At least one sentence.
     """
     if options.pool_format == "plain":  # words alone: no columns to be named
-        return _read_plain(options, needed)
+        place = shown(options.pool)
+        require_columns(needed, [FEATURES[0]], f"the template set {options.templates}", place)
+        sentences = [Sentence({FEATURES[0]: words}) for words in iter_words(options.pool)]
+        if not sentences:
+            raise ValueError(f"{place}: expected at least one sentence, found none")
+        return sentences
     named = argparse.Namespace(**{**vars(options), "unlabelled": [options.pool]})
     sentences = read_unlabelled(named, like, needed)
     if options.train is None:
@@ -225,16 +234,6 @@ def _refuse_labels(
                 f"found {suspects[0]!r} (--columns names the columns, the label last, and leaves "
                 "one out with '-')"
             )
-
-
-def _read_plain(options: argparse.Namespace, needed: Sequence[str]) -> list[Sentence]:
-    place = shown(options.pool)
-    require_columns(needed, [FEATURES[0]], f"the template set {options.templates}", place)
-    lines = (line.split() for line in iter_input(options.pool))
-    sentences = [Sentence({FEATURES[0]: words}) for words in lines if words]
-    if not sentences:
-        raise ValueError(f"{place}: expected at least one sentence, found none")
-    return sentences
 
 
 def add_start(subparsers: Any) -> None:
@@ -264,21 +263,6 @@ def add_start(subparsers: Any) -> None:
     add_learner_options(parser)
     add("--json", action="store_true", help="report as one JSON object")
     parser.set_defaults(run=_run_start)
-
-
-def parse_labels(text: str) -> tuple[str, ...]:
-    """Labels separated by commas, as an argument.
-
-    Example:
-        >>> parse_labels("B-NP, I-NP,O")
-        ('B-NP', 'I-NP', 'O')
-    """
-    labels = tuple(label.strip() for label in text.split(","))
-    if "" in labels or len(set(labels)) < len(labels):
-        raise argparse.ArgumentTypeError(
-            f"expected different labels separated by commas, such as B-NP,I-NP,O, got {text!r}"
-        )
-    return labels
 
 
 def _run_start(options: argparse.Namespace) -> int:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from typing import Any
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxseq.cli._files import Corpus, read_corpus, require_columns
-from jaxseq.cli._options import add_corpus_options
-from jaxseq.cli._rules import columns_of_rules, read_rules
+from jaxseq.cli._files import read_corpus, require_columns, require_file
+from jaxseq.cli._options import add_corpus_options, parse_smoothing
+
+if TYPE_CHECKING:
+    from jaxseq.constraints import ConstraintFile
 
 
 def add_constraints(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +32,7 @@ def add_constraints(parser: argparse.ArgumentParser) -> None:
     add("--model", metavar="DIR", help="whose labels the constraints are for; by default DATA's")
     add(
         "--smoothing",
-        type=_smoothing,
+        type=parse_smoothing,
         default=1.0,
         metavar="X",
         help="added to both counts of an estimated penalty, more than 0 (1)",
@@ -36,22 +42,18 @@ def add_constraints(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_run)
 
 
-def _smoothing(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan  # refused below, like NaN itself
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number, more than 0, got {text!r}")
-    return value
-
-
 def _run(options: argparse.Namespace) -> int:
     corpora = [read_corpus(path, options) for path in options.data]
     gold = [labels for corpus in corpora for labels in corpus.known_labels()]
-    labels = _labels(options.model, gold)
+    if options.model is None:
+        labels = sorted({label for labels in gold for label in labels})
+    else:
+        from jaxseq.taggers import load
+
+        labels = load(options.model).classes_.tolist()
     rules = read_rules(options.file, labels)
-    _check_columns(corpora, columns_of_rules(rules), options.file)
+    for corpus in corpora:
+        require_columns(columns_of_rules(rules), corpus.columns, options.file, corpus.path)
     # Without a model the labels are those of the corpora, and none is unknown.
     unknown = {label for labels_ in gold for label in labels_} - set(labels)
     if unknown:
@@ -63,21 +65,6 @@ def _run(options: argparse.Namespace) -> int:
     report = describe(rules, sentences, gold, labels, options.smoothing)
     print(json.dumps(report, allow_nan=False) if options.json else _as_text(report))
     return 0
-
-
-def _labels(model: str | None, gold: list[list[str]]) -> list[str]:
-    if model is None:
-        return sorted({label for labels in gold for label in labels})
-    from jaxseq.taggers import load
-
-    return load(model).classes_.tolist()
-
-
-def _check_columns(corpora: list[Corpus], needed: tuple[str, ...], reader: str) -> None:
-    for corpus in corpora:
-        # The last column is the label, which no rule may look at.
-        there = [name for name in corpus.names[:-1] if name is not None]
-        require_columns(needed, there, reader, corpus.path)
 
 
 def describe(
@@ -135,3 +122,111 @@ def _as_text(report: dict[str, Any]) -> str:
             f"{row['share_of_sentences']:7.2%}  {penalty:7.3f}  {row['estimated_penalty']:9.3f}"
         )
     return "\n".join(lines)
+
+
+# Labels under constraints, for the commands that predict and train.
+
+
+def read_rules(path: str, labels: Iterable[str]) -> ConstraintFile:
+    """The constraints of a file, for a model with these labels."""
+    from jaxseq.constraints import read_constraints
+
+    require_file(path)
+    return read_constraints(path, list(labels))
+
+
+def columns_of_rules(rules: ConstraintFile | None) -> tuple[str, ...]:
+    """Names of the columns that constraints look at; empty where there are no constraints.
+
+    Example:
+        >>> from jaxseq.constraints import ConstraintFile, OnlyOn, Penalised, Words
+        >>> rule = OnlyOn(["A"], Words(["N"], column="pos"))
+        >>> columns_of_rules(ConstraintFile([Penalised(rule, 1.0)])), columns_of_rules(None)
+        (('pos',), ())
+    """
+    # Rules about labels alone have no `tokens`.
+    # In order and without repetition, for messages that list them.
+    all_tokens = (getattr(rule.rule, "tokens", None) for rule in rules.rules) if rules else ()
+    return tuple(dict.fromkeys(tokens.column for tokens in all_tokens if tokens is not None))
+
+
+class ConstrainedTagger:
+    """A trained tagger that predicts under constraints, and counts where they cannot be met.
+
+    Args:
+        tagger: the tagger.
+        rules: the constraints.
+        width: of the beam, or None.
+    """
+
+    def __init__(self, tagger: Any, rules: ConstraintFile, width: int | None):
+        self.tagger, self.width = tagger, width
+        self.classes_ = tagger.classes_
+        self.constraints = rules.bind(tagger.classes_.tolist())
+        self.seen = self.unmet = self.first_unmet = 0
+
+    def predict(self, X: Sequence[Any]) -> list[list[str]]:
+        """As the tagger's."""
+        with _constraint_warnings_held() as caught:
+            labels = self.tagger.predict(X, constraints=self.constraints, width=self.width)
+        self._count_unmet(X, labels, bool(caught))
+        return labels
+
+    def predict_k_best(self, X: Sequence[Any], k: int) -> list[list[tuple[list[str], float]]]:
+        """As the tagger's."""
+        # A beam narrower than k cannot hold k labellings.
+        width = None if self.width is None else max(k, self.width)
+        with _constraint_warnings_held() as caught:
+            paths = self.tagger.predict_k_best(X, k, constraints=self.constraints, width=width)
+        self._count_unmet(X, [best[0][0] if best else None for best in paths], bool(caught))
+        return paths
+
+    def _count_unmet(
+        self, X: Sequence[Any], labels: Sequence[list[str] | None], any_unmet: bool
+    ) -> None:
+        """Count the sentences whose best labelling violates hard constraints."""
+        from jaxseq.constraints import corpus_violations
+
+        if any_unmet:  # counting costs a pass over the sentences, so only when it was warned of
+            number = {label: place for place, label in enumerate(self.classes_.tolist())}
+            kept = [(place, path) for place, path in enumerate(labels) if path is not None]
+            flat = np.array([number[label] for _, path in kept for label in path], np.int32)
+            lengths = np.array([len(path) for _, path in kept], np.int64)
+            x = self.constraints.observe_all([X[place] for place, _ in kept])
+            counts = corpus_violations(self.constraints, x, flat, lengths)
+            bad = np.flatnonzero(counts @ np.array(self.constraints.hard))
+            if len(bad) and not self.unmet:
+                self.first_unmet = self.seen + kept[bad[0]][0] + 1  # people count from 1
+            self.unmet += len(bad)
+        self.seen += len(X)
+
+    def say_unmet(self) -> None:
+        """Print one line on standard error, if hard constraints could not all be met."""
+        if self.unmet:
+            print(
+                f"jaxseq: warning: no labelling that satisfies all hard constraints was found for "
+                f"{self.unmet} of {self.seen} sentences, the first of them sentence "
+                f"{self.first_unmet}; they get the fewest violations",
+                file=sys.stderr,
+            )
+
+
+@contextmanager
+def _constraint_warnings_held() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect warnings of constraints that cannot be met, which are reported once at the end.
+
+    Tagging in chunks would otherwise print one for each. All other warnings go through.
+    """
+    from jaxseq.constraints import ConstraintWarning
+
+    caught: list[warnings.WarningMessage] = []
+    with warnings.catch_warnings(record=True) as everything:
+        warnings.simplefilter("always", ConstraintWarning)
+        yield caught
+    for warning in everything:
+        if issubclass(warning.category, ConstraintWarning):
+            caught.append(warning)
+        else:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )

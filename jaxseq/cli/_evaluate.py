@@ -6,14 +6,14 @@ import argparse
 import dataclasses
 import json
 
-from jaxseq.cli._files import columns_of_model, iter_blocks, read_corpus, require_columns, shown
+from jaxseq.cli._constraints import ConstrainedTagger, columns_of_rules, read_rules
+from jaxseq.cli._files import column_blocks, columns_of_model, read_corpus, require_columns, shown
 from jaxseq.cli._options import (
     add_constraint_options,
     add_corpus_options,
     check_constraint_options,
     flag,
 )
-from jaxseq.cli._rules import ConstrainedTagger, columns_of_rules, read_rules
 from jaxseq.metrics import cohen_kappa, mcnemar, span_scores, token_accuracy
 
 Labels = list[list[str]]
@@ -108,14 +108,14 @@ def _read_predictions(path: str, delimiter: str | None) -> tuple[Labels, Labels]
     """The last two columns; -DOCSTART- lines count as tokens, as they do for conlleval."""
     gold: Labels = []
     predicted: Labels = []
-    for block in iter_blocks(path, delimiter):
-        if block.width < 2:
+    for block in column_blocks(path, delimiter):
+        if len(block.columns) < 2:
             raise ValueError(
                 f"{shown(path)}:{block.first}: expected at least 2 columns, the last two gold and "
-                f"predicted labels, found {block.width}: {block.lines[0]!r:.200}"
+                f"predicted labels, found {len(block.columns)}: {block.lines[0]!r:.200}"
             )
-        gold.append(block.column(-2))
-        predicted.append(block.column(-1))
+        gold.append(list(block.columns[-2]))
+        predicted.append(list(block.columns[-1]))
     if not gold:
         raise ValueError(f"{shown(path)}: expected at least one token, found none")
     return gold, predicted

@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +15,17 @@ from typing import Any, TextIO
 
 from jaxseq.cli._options import Names
 from jaxseq.text import (
+    Block,
     Sentence,
     TemplateExtractor,
+    iter_blocks,
     iter_conll,
     iter_lines,
     open_to_replace,
-    split_cells,
 )
 
-# Stands for standard input.
-STANDARD = "-"
+STANDARD = "-"  # stands for standard input
+OUTSIDE = "O"  # the label of tokens outside of any chunk, in all schemes
 
 _MARK = b"\xef\xbb\xbf"  # the byte order mark of UTF-8, which Windows writes
 
@@ -46,8 +47,7 @@ def require_rereadable(path: str, why: str) -> None:
 def require_model_place(path: str) -> None:
     """ValueError unless a model can be saved there: training may take hours before it is.
 
-    The folder of a run of active learning is refused: the run is lost without the model that it
-    has trained last.
+    The folder of a run of active learning is refused: the run is lost without its last model.
     """
     from jaxseq.active import holds_run
     from jaxseq.taggers import check_replaceable
@@ -71,11 +71,7 @@ def require_model_place(path: str) -> None:
 
 
 def iter_input(path: str) -> Iterator[str]:
-    r"""The lines of a file in UTF-8, or of standard input for ``-``, without their ends.
-
-    Raises:
-        ValueError: for bytes that are not UTF-8, with the file and the line.
-    """
+    """The lines of a file in UTF-8, or of standard input for ``-``, without their ends."""
     if path != STANDARD:
         require_file(path)
         yield from iter_lines(path)
@@ -90,6 +86,11 @@ def iter_input(path: str) -> Iterator[str]:
                 f"standard input:{number}: expected text encoded as utf-8, found byte "
                 f"{data[error.start]:02x}"
             ) from None
+
+
+def iter_words(path: str, split: Callable[[str], list[str]] = str.split) -> Iterator[list[str]]:
+    """The tokens of each line of a file, or of standard input, that has some."""
+    return filter(None, map(split, iter_input(path)))
 
 
 def shown(path: str) -> str:
@@ -125,19 +126,12 @@ def open_output(path: str | None) -> Iterator[TextIO]:
 
 # Columns have names: those that the user gives, or those that their number suggests.
 
-# What the columns before the label are called unless the user names them.
-FEATURES = ("word", "pos", "chunk")
-
+FEATURES = ("word", "pos", "chunk")  # the columns before the label, unless the user names them
 LABEL = "label"
 
 
 def labelled_columns(width: int, names: Names | None, place: str) -> Names:
     """Names of the columns of a labelled file; the last is that of the label.
-
-    Args:
-        width: how many columns the file has.
-        names: what the user calls them, or None.
-        place: the file, for messages.
 
     Example:
         >>> labelled_columns(3, None, "train.txt")
@@ -158,32 +152,17 @@ def labelled_columns(width: int, names: Names | None, place: str) -> Names:
 
 
 def unlabelled_columns(
-    width: int,
-    names: Names | None,
-    needed: Sequence[str],
-    place: str,
-    reader: str = "the model",
+    width: int, names: Names | None, needed: Sequence[str], place: str, reader: str = "the model"
 ) -> Names:
     """Names of the columns of a file to be tagged, with or without labels in the last.
 
-    If there is one name more than there are columns, it is that of the label, which is missing.
-
-    Args:
-        width: how many columns the file has.
-        names: what the user calls them, or None.
-        needed: the columns that are read; ValueError where one of them is missing.
-        place: the file, for messages.
-        reader: who reads them, for messages.
-
     Example:
-        >>> unlabelled_columns(2, None, ["word", "pos"], "test.txt")
-        ('word', 'pos')
         >>> unlabelled_columns(4, None, ["word"], "test.txt")
         ('word', 'pos', 'chunk', None)
     """
     if names is None:  # columns beyond those with usual names hold nothing that a model reads
         names = tuple(FEATURES[i] if i < len(FEATURES) else None for i in range(width))
-    elif len(names) == width + 1:
+    elif len(names) == width + 1:  # the last is that of the label, which is missing
         names = names[:-1]
     if len(names) != width:
         listed = ", ".join(name or "-" for name in names)
@@ -202,79 +181,29 @@ def require_columns(needed: Sequence[str], there: Sequence[str], reader: str, pl
         )
 
 
-# Sentences of a file of columns one by one, with their lines as they came.
+def refuse_labels(cells: Iterable[str], labels: set[str], names: Names, place: str) -> None:
+    """ValueError where the cells of the last column, which a model reads, are labels, all of them.
 
-DOCSTART = "-DOCSTART-"
-
-
-@dataclass(frozen=True)
-class Block:
-    """A sentence: its lines without their ends, their cells, and the number of the first line.
-
-    A line that begins with ``-DOCSTART-`` is a block of its own.
+    A file of words and labels has as many columns as one of words and parts of speech. O alone
+    proves nothing: a column of chunks to learn from has it as well.
     """
-
-    first: int
-    lines: list[str]
-    rows: list[list[str]]
-
-    @property
-    def is_docstart(self) -> bool:
-        """Whether this is not a sentence, but the mark between documents."""
-        return self.rows[0][0] == DOCSTART
-
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-        return len(self.rows[0])
-
-    def column(self, index: int) -> list[str]:
-        """The cells of a column."""
-        return [row[index] for row in self.rows]
+    different = dict.fromkeys(cells)  # in order, so that the message names the first
+    if different.keys() <= labels and different.keys() != {OUTSIDE}:
+        raise ValueError(
+            f"{place}: expected the column {names[-1]!r} in the place of column {len(names)}, "
+            f"found labels such as {next(iter(different))!r} (--columns says what the columns are)"
+        )
 
 
-def iter_blocks(path: str, delimiter: str | None) -> Iterator[Block]:
-    """The blocks of a file (``-`` is standard input), of which one is in memory at a time.
-
-    Raises:
-        ValueError: with the file and the line, for a line with another number of columns than
-            the first one of its kind, or an empty cell.
-    """
-    # Columns are counted once in a file: -DOCSTART- lines have a number of their own.
-    width, block, rows, first = 0, [], [], 1
-    for number, line in enumerate(iter_input(path), 1):
-        blank = not line.strip(" \t")
-        cells = [] if blank else split_cells(line, delimiter)
-        if not blank and cells[0] != DOCSTART:
-            width = width or len(cells)
-            if len(cells) != width or "" in cells:
-                raise ValueError(_wrong_cells(f"{shown(path)}:{number}", width, cells, line))
-            first = first if block else number
-            block.append(line)
-            rows.append(cells)
-            continue
-        if block:
-            yield Block(first, block, rows)
-            block, rows = [], []
-        if not blank:
-            yield Block(number, [line], [cells])
-    if block:
-        yield Block(first, block, rows)
+def column_blocks(path: str, delimiter: str | None) -> Iterator[Block]:
+    """The sentences of a file (``-`` is standard input) with their lines, in the memory of one."""
+    return iter_blocks(iter_input(path), shown(path), delimiter)
 
 
 def first_width(path: str, delimiter: str | None) -> int:
     """How many columns the first sentence of a file has; 0 where there is none."""
-    blocks = iter_blocks(path, delimiter)
-    return next((block.width for block in blocks if not block.is_docstart), 0)
-
-
-def _wrong_cells(place: str, width: int, cells: list[str], line: str) -> str:
-    if len(cells) == width:
-        return f"{place}: expected no empty cell, found one: {line!r:.200}"
-    return (
-        f"{place}: expected {width} columns, as in the lines before, found {len(cells)}: "
-        f"{line!r:.200}"
-    )
+    blocks = column_blocks(path, delimiter)
+    return next((len(block.columns) for block in blocks if not block.is_docstart), 0)
 
 
 # Labelled corpora.
@@ -282,14 +211,10 @@ def _wrong_cells(place: str, width: int, cells: list[str], line: str) -> str:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Sentences and their labels.
+    """Sentences of a file, and their labels: None for a token whose label is not known.
 
-    Args:
-        path: the file that they are from.
-        sentences: the sentences.
-        labels: one list per sentence, with None for a token whose label is not known.
-        names: of the columns, that of the label last; None for one that is left out.
-        sentences_in_file: how many the file has, of which these may be a part.
+    `names` are those of the columns, that of the label last and None for one that is left out;
+    `sentences_in_file` may be more than are kept.
     """
 
     path: str
@@ -303,26 +228,18 @@ class Corpus:
         """Names of the columns to learn from: not the label, and not those left out."""
         return [name for name in self.names[:-1] if name is not None]
 
-    @property
-    def tokens(self) -> int:
-        """How many tokens there are."""
-        return sum(map(len, self.labels))
-
     def known_labels(self) -> list[list[str]]:
         """The labels; ValueError when one is not known."""
-        known = []
         for index, labels in enumerate(self.labels, 1):
             if None in labels:
                 raise ValueError(
                     f"{self.path}: sentence {index}: expected a label on every token to evaluate "
                     "with, got one that is not known"
                 )
-            known.append([label for label in labels if label is not None])
-        return known
+        return [[label for label in labels if label is not None] for labels in self.labels]
 
 
-# (first, step): every step-th sentence of a file, from the first on.
-Part = tuple[int, int]
+Part = tuple[int, int]  # (first, step): every step-th sentence of a file, from the first on
 
 
 def read_corpus(
@@ -330,7 +247,7 @@ def read_corpus(
     options: argparse.Namespace,
     scheme: str | None = None,
     like: Names | None = None,
-    part: Part | None = None,
+    part: Part = (0, 1),
     siblings: Sequence[str] = (),
 ) -> Corpus:
     """Read a labelled file.
@@ -340,43 +257,18 @@ def read_corpus(
         options: those of `add_corpus_options`.
         scheme: what the labels must obey, if they are not converted; None checks nothing.
         like: names of the columns of another file, label included, that this one must have too.
-        part: which sentences to keep; None keeps all.
-        siblings: all files of the corpus, where each of several processes trains on its own.
-
-    Raises:
-        ValueError: for a file without sentences, unless others of several processes have some.
+        part: which sentences to keep; the others are counted, and not held.
+        siblings: all files of the corpus, where each of several processes trains on its own, which
+            may be without sentences.
     """
     require_file(path)
-    corpus = _read_columns(path, options, scheme, like, part, siblings)
-    tokens = corpus.tokens if part is None else corpus.sentences_in_file
-    if not tokens and _filled(siblings, options) is None:
-        raise ValueError(f"{path}: expected at least one sentence, found none")
-    return corpus
-
-
-def _filled(files: Sequence[str], options: argparse.Namespace) -> str | None:
-    """The first of the files that has something in it."""
-    there = filter(os.path.isfile, files)
-    return next((file for file in there if first_width(file, options.delimiter)), None)
-
-
-def _read_columns(
-    path: str,
-    options: argparse.Namespace,
-    scheme: str | None,
-    like: Names | None,
-    part: Part | None,
-    siblings: Sequence[str],
-) -> Corpus:
     names = options.columns or like
     if options.scheme_to is not None:
         require_rereadable(path, "to convert labels it is read more than once")
     width = 0
     if names is None:
         require_rereadable(path, "or else --columns with the names of its columns")
-        width = first_width(path, options.delimiter)
-        if not width and (filled := _filled(siblings, options)) is not None:
-            width = first_width(filled, options.delimiter)  # all processes need the same columns
+        width = first_width(path, options.delimiter) or _width_of_any(siblings, options)
         if not width:
             raise ValueError(f"{path}: expected at least one sentence, found none")
     names = labelled_columns(width, names, path)
@@ -388,36 +280,29 @@ def _read_columns(
         scheme_from=None if options.scheme_to or options.unknown_label is not None else scheme,
         scheme_to=options.scheme_to,
     )
-    return _split(path, sentences, names, options.unknown_label, part)
-
-
-def _split(
-    path: str,
-    sentences: Iterable[Sentence],
-    names: Names,
-    unknown: str | None,
-    part: Part | None,
-) -> Corpus:
-    label = str(names[-1])
-    first, step = (0, 1) if part is None else part
-    kept: list[Sentence] = []  # the others are counted, and not held
+    first, step = part
+    kept: list[Sentence] = []
     count = 0
     for count, sentence in enumerate(sentences, 1):
         if (count - 1 - first) % step == 0:
             kept.append(sentence)
+    if not count and not _width_of_any(siblings, options):
+        raise ValueError(f"{path}: expected at least one sentence, found none")
+    label, unknown = str(names[-1]), options.unknown_label
     labels = [[None if tag == unknown else tag for tag in s[label]] for s in kept]
     return Corpus(path, kept, labels, names, count)
+
+
+def _width_of_any(files: Sequence[str], options: argparse.Namespace) -> int:
+    """How many columns the first of the files with something in it has: all need the same."""
+    widths = (first_width(path, options.delimiter) for path in files if os.path.isfile(path))
+    return next(filter(None, widths), 0)
 
 
 def columns_of_model(tagger: Any, path: str) -> tuple[str, ...]:
     """Names of the columns that a trained tagger reads: those of its templates, or its own.
 
-    Args:
-        tagger: a trained `CRFTagger` or `HMMTagger`.
-        path: the folder it is from, for messages.
-
-    Raises:
-        ValueError: for a CRF without templates, which the command line cannot feed.
+    ValueError for a CRF without templates, which the command line cannot feed.
     """
     from jaxseq.hmm import HMMTagger
 
@@ -429,3 +314,90 @@ def columns_of_model(tagger: Any, path: str) -> tuple[str, ...]:
             "user's program"
         )
     return tagger.extractor_.templates.columns
+
+
+# Unlabelled sentences to learn from, in the format of the labelled ones.
+
+
+def read_unlabelled(
+    options: argparse.Namespace, train: Corpus, needed: Sequence[str], part: Part = (0, 1)
+) -> list[Sentence]:
+    """The sentences of ``--unlabelled``, without labels; every file has at least one.
+
+    Args:
+        options: of the command line.
+        train: the labelled corpus, whose columns these are.
+        needed: the columns that the model reads.
+        part: which of all files' sentences to keep; the others are not held.
+    """
+    first, step = part
+    kept: list[Sentence] = []
+    seen = 0
+    for path in options.unlabelled:
+        before = seen
+        for block, names in _unlabelled_blocks(path, options, train, needed):
+            if seen % step == first:
+                cells = zip(names, block.columns)
+                # Equal cells share one string, as there may be millions of tokens.
+                kept.append(
+                    Sentence.from_cells(
+                        {name: tuple(map(sys.intern, column)) for name, column in cells if name}
+                    )
+                )
+            seen += 1
+        if seen == before:
+            raise ValueError(f"{shown(path)}: expected at least one sentence, found none")
+    return kept
+
+
+def _unlabelled_blocks(
+    path: str, options: argparse.Namespace, train: Corpus, needed: Sequence[str]
+) -> Iterator[tuple[Block, Names]]:
+    """The sentences of a file, and names of its columns; ValueError for labels among features."""
+    if path != STANDARD:
+        require_file(path)
+    names: Names = ()
+    place = ""
+    labels = {label for labels in train.labels for label in labels if label is not None}
+    suspects: dict[str, None] | None = None  # cells of a column that may hold labels, so far
+    for block in column_blocks(path, options.delimiter):
+        if block.is_docstart:
+            continue
+        if not names:  # the first sentence tells how many columns there are
+            place = f"{shown(path)}:{block.first}"
+            names = names_without_label(len(block.columns), train.names, place)
+            there = [name for name in names if name is not None]
+            templates = options.templates
+            reader = "the model" if templates is None else f"the template set {templates}"
+            require_columns(needed, there, reader, place)
+            if options.columns is None and len(names) > 1 and names[-1] in needed:
+                suspects = {}
+        if suspects is not None:
+            suspects.update(dict.fromkeys(block.columns[-1]))
+            if not suspects.keys() <= labels:  # one that is no label clears the column
+                suspects = None
+        yield block, names
+    if suspects is not None:
+        refuse_labels(suspects, labels, names, place)
+
+
+def names_without_label(width: int, names: Names, place: str) -> Names:
+    """Names of the columns of an unlabelled file; None for one that is left out, as a label is.
+
+    Example:
+        >>> names = ("word", "pos", "label")
+        >>> [names_without_label(width, names, "more.txt:1") for width in (3, 2, 1)]
+        [('word', 'pos', None), ('word', 'pos'), ('word',)]
+    """
+    *features, label = names
+    if width == len(names):
+        return (*features, None)
+    if width == len(features):
+        return tuple(features)
+    if width == 1:
+        return tuple(name for name in features if name is not None)[:1]
+    listed = ", ".join(name or "-" for name in features)
+    raise ValueError(
+        f"{place}: expected the columns of the labelled sentences ({listed}, {label}), with or "
+        f"without the last, or words alone; found {width} columns"
+    )

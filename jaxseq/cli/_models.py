@@ -3,53 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import os
 from typing import TYPE_CHECKING, Any
 
-from jaxseq.cli._files import Corpus, require_columns
-from jaxseq.cli._options import CommandParser, add_model_settings
-from jaxseq.cli._templates import choose_templates
-from jaxseq.text import Templates
+from jaxseq.cli._files import Corpus, require_columns, require_file
+from jaxseq.cli._options import Names, add_model_settings, parse_labels
+from jaxseq.text import (
+    CONLL2000,
+    CONLL2003,
+    GENE_MENTION,
+    TOKEN_IDENTITY,
+    Templates,
+    read_templates,
+)
 
 if TYPE_CHECKING:
     from jaxseq.crf import CRFTagger
     from jaxseq.hmm import HMMTagger
 
 FAMILIES = ("initial", "transition", "emission")  # the multinomials of a hidden Markov model
-
-
-def add_models(
-    parser: CommandParser,
-    method: str,
-    title: str,
-    add_options: Callable[[CommandParser, str], None],
-) -> None:
-    """Add the models that a method may train as sub-commands; the first is the default.
-
-    Args:
-        parser: of the method.
-        method: its name on the command line.
-        title: what it is, in words.
-        add_options: adds the options of the method for one of the models, by its name.
-    """
-
-    def add_crf(crf: CommandParser) -> None:
-        crf.description = f"{title} of a conditional random field."
-        add_options(crf, "crf")
-        add_crf_settings(crf)
-        crf.set_defaults(method=f"{method} crf", untrained=untrained_crf)
-
-    def add_hmm(hmm: CommandParser) -> None:
-        hmm.description = f"{title} of a hidden Markov model."
-        add_options(hmm, "hmm")
-        add_hmm_settings(hmm)
-        hmm.set_defaults(method=f"{method} hmm", untrained=untrained_hmm)
-
-    models = {
-        "crf": ("a conditional random field (the default)", add_crf),
-        "hmm": ("a hidden Markov model", add_hmm),
-    }
-    parser.add_commands(models, title="models", default="crf")
 
 
 def add_crf_settings(parser: argparse.ArgumentParser) -> None:
@@ -116,19 +88,6 @@ def add_hmm_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def parse_labels(text: str) -> tuple[str, ...]:
-    """Labels separated by commas, as an argument.
-
-    Example:
-        >>> parse_labels("author, title")
-        ('author', 'title')
-    """
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names):
-        raise argparse.ArgumentTypeError(f"expected labels separated by commas, got {text!r}")
-    return names
-
-
 # Parameters of `HMMTagger` whose options are called otherwise.
 OPTION_NAMES = {"weight": "em_weight", "frozen": "freeze"}
 
@@ -154,3 +113,65 @@ def columns_read(tagger: Any) -> tuple[str, ...]:
     """Names of the columns that an untrained tagger will read."""
     templates = getattr(tagger, "templates", None)
     return (tagger.column,) if templates is None else templates.columns
+
+
+# Templates that the user names: a file, or those of a paper.
+
+# Names that need no file; a file of such a name is reached as ``./name``.
+BUILT_IN = {
+    "conll2000": CONLL2000,
+    "conll2003": CONLL2003,
+    "gene": GENE_MENTION,
+    "token": TOKEN_IDENTITY,
+}
+
+# The built-in templates in the order in which they are tried, the most demanding first.
+BY_COLUMNS = ("conll2003", "conll2000", "gene", "token")
+
+
+def add_templates_option(add: Any, required: bool = True) -> Any:
+    """Add ``--templates`` by the method `add_argument` of a parser or of a group."""
+    return add(
+        "--templates",
+        required=required,
+        metavar="T",
+        help=f"a file of templates, jaxseq's or CRF++'s, or one of {', '.join(BUILT_IN)}",
+    )
+
+
+def usual_templates(columns: Names) -> str:
+    """The name of built-in templates that make the most of the columns, without the label.
+
+    Example:
+        >>> usual_templates(("word", "pos"))
+        'conll2000'
+    """
+    fits = (name for name in BY_COLUMNS if set(BUILT_IN[name].columns) <= set(columns))
+    return next(fits, BY_COLUMNS[-1])
+
+
+def choose_templates(name: str, columns: Names, place: str) -> Templates:
+    """The templates of this name, or those in the file of this name.
+
+    Args:
+        name: a built-in name, or a path.
+        columns: of the training data, without the label; a CRF++ file counts them from 0.
+        place: the training data, for messages.
+
+    Raises:
+        ValueError: for a name that is neither, a line that is no template, and a column that
+            the data do not have.
+    """
+    if name in BUILT_IN:
+        templates = BUILT_IN[name]
+    else:
+        if not os.path.exists(name):
+            raise ValueError(
+                f"--templates: expected a file or one of {', '.join(BUILT_IN)}, got {name!r}"
+            )
+        require_file(name)
+        # A column that is left out keeps its number, for CRF++, but cannot be read.
+        templates = read_templates(name, [column or "-" for column in columns])
+    there = [column for column in columns if column is not None]
+    require_columns(templates.columns, there, f"the template set {name}", place)
+    return templates

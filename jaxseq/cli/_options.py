@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -82,6 +83,15 @@ class CommandParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {one_line(message)}\n")
 
 
+def loaded_later(module: str, function: str) -> Callable[[CommandParser], Any]:
+    """A function of a module of the command line, which is imported when it is called."""
+
+    def add_options(parser: CommandParser) -> Any:
+        return getattr(importlib.import_module(f"jaxseq.cli.{module}"), function)(parser)
+
+    return add_options
+
+
 def flag(name: str) -> str:
     """How an option is written, by the name of its value.
 
@@ -124,34 +134,37 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
-def parse_entropy_weight(text: str) -> float:
-    """A finite number, 0 or more, as an argument.
+def _number_parser(wanted: str, is_right: Callable[[float], bool]) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan  # which fails all comparisons, as "nan" itself does
+        if not (is_right(value) and math.isfinite(value)):
+            raise argparse.ArgumentTypeError(f"expected {wanted}, got {text!r}")
+        return value
+
+    return parse
+
+
+parse_weight = _number_parser("a finite number, 0 or more", lambda value: value >= 0)
+parse_probability = _number_parser("a probability, 0 to 1", lambda value: 0 <= value <= 1)
+parse_smoothing = _number_parser("a number, more than 0", lambda value: value > 0)
+
+
+def parse_labels(text: str) -> tuple[str, ...]:
+    """Labels separated by commas, as an argument.
 
     Example:
-        >>> parse_entropy_weight("0.5")
-        0.5
+        >>> parse_labels("B-NP, I-NP,O")
+        ('B-NP', 'I-NP', 'O')
     """
-    return _parse_number(text, math.inf, "a finite number, 0 or more")
-
-
-def parse_probability(text: str) -> float:
-    """A number from 0 to 1, as an argument.
-
-    Example:
-        >>> parse_probability("0.9")
-        0.9
-    """
-    return _parse_number(text, 1.0, "a probability, 0 to 1")
-
-
-def _parse_number(text: str, most: float, wanted: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan  # which fails the comparison below, as "nan" itself does
-    if not (0 <= value <= most and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"expected {wanted}, got {text!r}")
-    return value
+    labels = tuple(label.strip() for label in text.split(","))
+    if "" in labels or len(set(labels)) < len(labels):
+        raise argparse.ArgumentTypeError(
+            f"expected different labels separated by commas, such as B-NP,I-NP,O, got {text!r}"
+        )
+    return labels
 
 
 def parse_columns(text: str) -> Names:

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator
 
 from jaxseq.cli._files import first_width, labelled_columns, require_file, require_rereadable
+from jaxseq.cli._models import add_templates_option, choose_templates
 from jaxseq.cli._options import Names, add_column_options
-from jaxseq.cli._templates import add_templates_option, choose_templates
 from jaxseq.text import Sentence, iter_conll
 
 

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from jaxseq.cli._constraints import ConstrainedTagger, columns_of_rules, read_rules
 from jaxseq.cli._files import (
+    OUTSIDE,
     STANDARD,
-    Block,
+    column_blocks,
     columns_of_model,
-    iter_blocks,
-    iter_input,
+    iter_words,
     open_output,
+    refuse_labels,
     require_columns,
     require_file,
     shown,
@@ -27,8 +29,6 @@ from jaxseq.cli._options import (
     add_constraint_options,
     check_constraint_options,
 )
-from jaxseq.cli._rules import ConstrainedTagger, columns_of_rules, read_rules
-from jaxseq.cli._unlabelled import OUTSIDE
 from jaxseq.text import tokenize
 
 # Sentences that are tagged together; no more of a file than that is in memory at a time.
@@ -87,7 +87,7 @@ class _Item:
     """What is to be written for one sentence: `lines`, each with a label added."""
 
     lines: Sequence[str]
-    sentence: dict[str, list[str]] | None  # None for -DOCSTART-, whose line gets O
+    sentence: dict[str, Sequence[str]] | None  # None for -DOCSTART-, whose line gets O
     between: str  # what separates the line from the label
 
 
@@ -133,9 +133,8 @@ def _plain_items(
 ) -> Iterator[_Item]:
     require_columns(needed, ["word"], _reader(options), shown(options.file))
     split = tokenize if options.tokenize == "punctuation" else str.split
-    for line in iter_input(options.file):
-        if words := split(line):
-            yield _Item(words, {"word": words}, options.delimiter or " ")
+    for words in iter_words(options.file, split):
+        yield _Item(words, {"word": words}, options.delimiter or " ")
 
 
 def _column_items(
@@ -143,7 +142,7 @@ def _column_items(
 ) -> Iterator[_Item]:
     names: Names | None = None
     between = options.delimiter
-    for block in iter_blocks(options.file, options.delimiter):
+    for block in column_blocks(options.file, options.delimiter):
         if between is None:  # the new column is separated as the others are
             between = "\t" if "\t" in block.lines[0].strip(" \t") else " "
         lines = block.lines
@@ -155,11 +154,11 @@ def _column_items(
         if names is None:
             place = f"{shown(options.file)}:{block.first}"
             names = unlabelled_columns(
-                block.width, options.columns, needed, place, _reader(options)
+                len(block.columns), options.columns, needed, place, _reader(options)
             )
-            if options.columns is None:
-                _check_no_labels(block, names, needed, labels, place)
-        cells = {name: block.column(i) for i, name in enumerate(names) if name is not None}
+            if options.columns is None and len(names) > 1 and names[-1] in needed:
+                refuse_labels(block.columns[-1], set(labels), names, place)
+        cells = {name: column for name, column in zip(names, block.columns) if name is not None}
         yield _Item(lines, cells, between)
 
 
@@ -168,24 +167,8 @@ def _reader(options: argparse.Namespace) -> str:
     return "the model" if options.constraints is None else "the model with its constraints"
 
 
-def _check_no_labels(
-    block: Block, names: Names, needed: Sequence[str], labels: Sequence[str], place: str
-) -> None:
-    """ValueError where the last column, which the model reads, holds what it is to predict.
-
-    A file of words and labels has as many columns as one of words and parts of speech. O alone
-    proves nothing: a column of chunks to learn from has it as well.
-    """
-    last, cells = names[-1], set(block.column(-1))
-    if len(names) > 1 and last in needed and cells <= set(labels) and cells != {OUTSIDE}:
-        raise ValueError(
-            f"{place}: expected the column {last!r} in the place of column {len(names)}, found "
-            f"labels such as {block.rows[0][-1]!r} (--columns says what the columns are)"
-        )
-
-
 # For each sentence its versions: a title line or "", and the cells added to each line.
-Annotation = Callable[[list[dict[str, list[str]]]], list[list[tuple[str, list[list[str]]]]]]
+Annotation = Callable[[list[dict[str, Sequence[str]]]], list[list[tuple[str, list[list[str]]]]]]
 
 
 def _annotation(tagger: Any, marginals: bool, k_best: int | None) -> Annotation:

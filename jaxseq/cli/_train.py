@@ -1,12 +1,51 @@
-"""``jaxseq train``: from a labelled corpus to a model, by one of several methods."""
+"""``jaxseq train``: the methods, and what they share: options, processes, reading, reporting."""
 
 from __future__ import annotations
 
-from jaxseq.cli._options import CommandParser
-from jaxseq.cli._train_codl import add_codl
-from jaxseq.cli._train_crf import add_crf
-from jaxseq.cli._train_hmm import add_hmm
-from jaxseq.cli._train_self import add_self
+import argparse
+import json
+import math
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from jaxseq._runtime import Outcome
+from jaxseq.cli._constraints import columns_of_rules
+from jaxseq.cli._files import Corpus, Part, read_corpus, read_unlabelled, require_model_place
+from jaxseq.cli._models import add_templates_option, columns_read
+from jaxseq.cli._options import CommandParser, add_corpus_options, loaded_later, one_line
+from jaxseq.metrics import span_scores
+from jaxseq.text import Sentence
+
+if TYPE_CHECKING:
+    from jaxseq.constraints import ConstraintFile
+    from jaxseq.crf import CRFTagger
+    from jaxseq.hmm import HMMTagger
+    from jaxseq.parallel import Peers
+
+FAILED, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses of one of several processes
+
+# How long process 0 stays after an error: when it goes, JAX ends the others in mid-sentence.
+FAREWELL_SECONDS = 2.0
+
+# What the names of the files end with that are kept for ``--checkpoint``, after that name.
+CHECKPOINT_PARTS = ("", ".cross-validation", ".entropy-weight")
+
+
+# The methods, each with a module and a line of help.
+METHODS = {
+    "crf": ("crf", "conditional random field, with entropy regularisation or from shards"),
+    "hmm": ("hmm", "hidden Markov model, by counting or by EM"),
+    "codl": ("own_labels", "constraint-driven learning of either of them"),
+    "self": ("own_labels", "self-training of either of them"),
+}
 
 
 def add_train(parser: CommandParser) -> None:
@@ -15,16 +54,453 @@ def add_train(parser: CommandParser) -> None:
         "Train a model on a labelled corpus and save it. Each method has options of its own: see "
         "jaxseq train METHOD --help. Without a method, jaxseq train means jaxseq train crf."
     )
-    parser.add_commands(
-        {
-            "crf": (
-                "conditional random field, with entropy regularisation or from shards",
-                add_crf,
-            ),
-            "hmm": ("hidden Markov model, by counting or by EM", add_hmm),
-            "codl": ("constraint-driven learning of either of them", add_codl),
-            "self": ("self-training of either of them", add_self),
-        },
-        title="methods",
-        default="crf",
+
+    methods = {
+        name: (line, loaded_later(f"_train_{module}", f"add_{name}"))
+        for name, (module, line) in METHODS.items()
+    }
+    parser.add_commands(methods, title="methods", default="crf")
+
+
+# Options of every method.
+
+
+def add_training_options(
+    parser: argparse.ArgumentParser, checkpoint: str, model: str
+) -> list[argparse.Action]:
+    """Add what all methods have.
+
+    Args:
+        parser: of a method.
+        checkpoint: what ``--checkpoint`` keeps, in words.
+        model: ``"crf"`` or ``"hmm"``, which has no templates.
+
+    Returns:
+        The options that say what to learn from: ``--train`` and ``--templates``.
+    """
+    add = parser.add_argument
+    sources = [
+        add(
+            "--train",
+            required=True,
+            nargs="+",
+            metavar="FILE",
+            help="the labelled corpus, in one or more files; the last column is the label",
+        )
+    ]
+    add("--dev", metavar="FILE", help="another labelled corpus, to evaluate the model on")
+    if model == "crf":
+        sources.append(add_templates_option(add))
+    add("--out", required=True, metavar="DIR", help="where to save the model")
+    add_corpus_options(parser)
+    add("--checkpoint", metavar="FILE", help=f"keep {checkpoint} here, and continue from it")
+    add("--cores", type=int, metavar="N", help="threads to train with (all)")
+    add("--quiet", action="store_true", help="no progress bar and no report")
+    add("--json", action="store_true", help="report as one JSON object")
+    parser.set_defaults(templates=None, unlabelled=None)  # where a method lacks these options
+    return sources
+
+
+def add_unlabelled_option(group: Any, required: bool = False) -> None:
+    """Add ``--unlabelled`` to a parser or to a group of it."""
+    group.add_argument(
+        "--unlabelled",
+        required=required,
+        nargs="+",
+        metavar="FILE",
+        help="one or more files of sentences in the format of --train, whose labels are ignored; "
+        "columns may also lack the label, or be words alone (- is standard input)",
     )
+
+
+def add_vocabulary_option(group: Any) -> None:
+    """Add ``--vocabulary`` to a parser or to a group of it."""
+    group.add_argument(
+        "--vocabulary",
+        choices=("all", "labelled"),
+        help="the sentences that attributes or words are taken from (all)",
+    )
+
+
+# Runs of several processes: their options, and how each of them ends.
+
+
+def add_process_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that make a run one of several processes."""
+    group = parser.add_argument_group(
+        "several processes",
+        "Start the same command once per process, with another --process-id each; every process "
+        "reads its own part of the corpus (whole files, or every Nth sentence), and process 0 "
+        "writes. Without these options, the variables JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES "
+        "and JAX_PROCESS_ID count, and those of SLURM. JAX_NUM_CPU_DEVICES=N makes each process "
+        "use N cores. When one ends early, or is not heard of any more, the others end too.",
+    )
+    group.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 can be reached")
+    group.add_argument("--num-processes", type=int, metavar="N", help="how many there are")
+    group.add_argument("--process-id", type=int, metavar="I", help="which one this is, 0 to N - 1")
+
+
+# Methods for one process only.
+ALONE = ("codl crf", "self crf", "self hmm")
+
+
+def check_process_options(options: argparse.Namespace) -> None:
+    """ValueError for what several processes cannot do together."""
+    if options.method in ALONE:
+        also = ", or train codl hmm" if options.method == "codl crf" else ""
+        raise ValueError(f"train {options.method}: expected in a run of one process only{also}")
+    if options.method != "crf":
+        return
+    if options.choose_entropy_weight:
+        raise ValueError("--choose-entropy-weight: expected in a run of one process only")
+    if options.algorithm != "lbfgs" and options.shards is None:
+        raise ValueError(
+            "--algorithm: expected lbfgs with several processes, unless they train from --shards, "
+            f"got {options.algorithm}"
+        )
+
+
+def run_in_processes(
+    options: argparse.Namespace, run: Callable[[argparse.Namespace, Peers], int]
+) -> int:
+    """Run a command in this process, and in those that it is to join.
+
+    A process that fails, or that loses another, says why in one line and ends at once: one that
+    waited for the others would keep them waiting.
+    """
+    from jaxseq.parallel import in_words, is_lost, join_processes, leave_processes, mesh_peers
+
+    # Methods for one process have no such options, but the environment may still name others.
+    names = ("coordinator", "num_processes", "process_id")
+    peers = join_processes(*(getattr(options, name, None) for name in names))
+    if peers is None or peers.count == 1:
+        return run(options, mesh_peers(None))
+    try:
+        # Inside the guard, what one process refuses is refused by all of them.
+        with peers.guard():
+            check_process_options(options)
+            peers.check_same("options", _shared_options(options))
+        status = run(options, peers)
+        sys.stdout.flush()
+        leave_processes(peers)
+        return status
+    except KeyboardInterrupt:
+        _leave(peers.index, INTERRUPTED, "interrupted")
+    except Exception as error:
+        if is_lost(error):
+            _leave(peers.index, FAILED, _lost(options, str(error)))
+        if isinstance(error, ValueError | OSError):
+            _leave(peers.index, REFUSED, in_words(error))
+        traceback.print_exc()  # nobody foresaw it, so someone has to look into it
+        _leave(peers.index, FAILED, in_words(error))
+
+
+# Options that may differ, as they change nothing that processes do together.
+OF_EACH = ("process_id", "run", "untrained", "out", "dev", "quiet", "json", "cores", "shards")
+
+
+def _shared_options(options: argparse.Namespace) -> dict[str, Any]:
+    """The options that must be the same in all processes: else one would wait for ever."""
+    kept = {name: value for name, value in vars(options).items() if name not in OF_EACH}
+    return {name: str(kept[name]) for name in sorted(kept)}
+
+
+def _lost(options: argparse.Namespace, error: str) -> str:
+    from jaxseq.parallel import LOST
+
+    kept = ""
+    if options.checkpoint is not None and os.path.exists(options.checkpoint):
+        kept = f"; the search up to its last checkpoint is in {options.checkpoint}"
+    reason = " ".join(error.split())
+    return f"{LOST}{kept} ({reason:.200})"
+
+
+def _leave(index: int, status: int, message: str) -> NoReturn:
+    """End this process without waiting for any other."""
+    print(f"jaxseq: error: process {index}: {one_line(message)}", file=sys.stderr, flush=True)
+    if index == 0:
+        time.sleep(FAREWELL_SECONDS)
+    os._exit(status)  # sys.exit would wait for JAX's threads, which wait for the other processes
+
+
+# What is read before training: a mistake in any file is reported before hours of work.
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """The sentences of this process: all, unless there are several.
+
+    Args:
+        train: the labelled sentences.
+        numbers: their places in the whole corpus; None in a run of one process.
+        unlabelled: the unlabelled sentences, or None.
+        dev: a corpus to evaluate on, or None.
+        rules: constraints to learn under, or None.
+    """
+
+    train: Corpus
+    numbers: np.ndarray | None
+    unlabelled: list[Sentence] | None
+    dev: Corpus | None
+    rules: ConstraintFile | None = None
+
+    def counts(self, peers: Peers) -> tuple[dict[str, int], dict[str, int] | None]:
+        """Labelled sentences and tokens, and unlabelled ones, of all processes together."""
+        labelled = _counts(self.train.sentences, peers)
+        return labelled, None if self.unlabelled is None else _counts(self.unlabelled, peers)
+
+
+def _counts(sentences: list[Sentence], peers: Peers) -> dict[str, int]:
+    pairs = peers.exchange([len(sentences), sum(map(len, sentences))])
+    return dict(zip(("sentences", "tokens"), map(sum, zip(*pairs))))
+
+
+def check_places(options: argparse.Namespace, peers: Peers) -> None:
+    """ValueError unless the model and the checkpoint can be written."""
+    if peers.is_first:  # the others write nothing, and may have no such disk
+        require_model_place(options.out)
+    checkpoint = options.checkpoint
+    if checkpoint is None:
+        return
+    if os.path.isdir(checkpoint):
+        raise ValueError(f"{checkpoint}: expected a file, found a folder")
+    # Saving replaces the folder as a whole, and the checkpoint would go with it.
+    model = Path(options.out).resolve()
+    for name in (checkpoint + part for part in CHECKPOINT_PARTS):
+        if model in (Path(name).resolve(), *Path(name).resolve().parents):
+            raise ValueError(f"{name}: expected a file outside of the model's folder {options.out}")
+
+
+def read_training(
+    files: Sequence[str], options: argparse.Namespace, peers: Peers
+) -> tuple[Corpus, np.ndarray | None]:
+    """The labelled sentences of this process, and their places in the whole corpus.
+
+    With as many files as processes or more, each reads its own; with fewer, every Nth sentence of
+    all. One process reads everything, and needs no places.
+    """
+    if peers.count == 1:
+        return _joined(_read_each(files, options)), None
+    with peers.guard():
+        if len(files) >= peers.count:
+            own = _read_each(files[peers.index :: peers.count], options, siblings=files)
+            corpus, numbers = _joined(own), _numbers_of_files(own, len(files), peers)
+        else:
+            corpus = _joined(_read_each(files, options, peers=peers))
+            count = len(corpus.sentences)
+            # Process i has sentences i, i + N, …: what it reads does not depend on their lengths.
+            numbers = peers.index + peers.count * np.arange(count, dtype=np.int64)
+        # Templates count columns, so that another file's names would mean other features.
+        peers.check_same(f"{', '.join(files)}: columns", list(corpus.names))
+    return corpus, numbers
+
+
+def _read_each(
+    files: Sequence[str],
+    options: argparse.Namespace,
+    *,
+    peers: Peers | None = None,
+    siblings: Sequence[str] = (),
+) -> list[Corpus]:
+    """The sentences of every file; with processes, those whose turn it is."""
+    corpora: list[Corpus] = []
+    before = 0  # sentences of earlier files, as turns go on across files
+    for path in files:
+        part: Part = (0, 1)
+        if peers is not None:
+            part = (peers.index - before) % peers.count, peers.count
+        like = corpora[0].names if corpora else None
+        scheme = getattr(options, "scheme", None)  # which only a CRF has
+        corpora.append(read_corpus(path, options, scheme, like, part, siblings))
+        before += corpora[-1].sentences_in_file
+    return corpora
+
+
+def _joined(corpora: list[Corpus]) -> Corpus:
+    if len(corpora) == 1:
+        return corpora[0]
+    first = corpora[0]
+    sentences = [sentence for corpus in corpora for sentence in corpus.sentences]
+    labels = [each for corpus in corpora for each in corpus.labels]
+    return Corpus(first.path, sentences, labels, first.names)
+
+
+def _numbers_of_files(own: list[Corpus], files: int, peers: Peers) -> np.ndarray:
+    """Places of the sentences of files that the processes take in turns."""
+    lengths = np.zeros(files, np.int64)
+    lengths[peers.index :: peers.count] = [len(corpus.sentences) for corpus in own]
+    # Every length is known to one process; the sum tells all of them to all.
+    starts = np.cumsum(peers.sum(lengths))
+    starts = np.concatenate([np.zeros(1, np.int64), starts])[peers.index : files : peers.count]
+    parts = [start + np.arange(len(c.sentences)) for start, c in zip(starts.tolist(), own)]
+    return np.concatenate(parts).astype(np.int64)
+
+
+def prepare(
+    options: argparse.Namespace,
+    peers: Peers,
+    untrained: Callable[[argparse.Namespace, Corpus], Any],
+    read_rules: Callable[[Corpus], ConstraintFile | None] = lambda train: None,
+) -> tuple[Any, TrainingData]:
+    """Read all files, and make the tagger that is to be trained on them.
+
+    Args:
+        options: of the command line.
+        peers: the processes of this run.
+        untrained: makes the tagger for a labelled corpus.
+        read_rules: reads the constraints for a labelled corpus.
+    """
+    with peers.guard():
+        check_places(options, peers)
+        train, numbers = read_training(options.train, options, peers)
+        tagger = untrained(options, train)
+        rules = read_rules(train)
+        needed = tuple(dict.fromkeys([*columns_read(tagger), *columns_of_rules(rules)]))
+        dev = read_dev(options, peers, train)
+        unlabelled = None
+        if options.unlabelled is not None:
+            unlabelled = read_unlabelled(options, train, needed, (peers.index, peers.count))
+    return tagger, TrainingData(train, numbers, unlabelled, dev, rules)
+
+
+def read_dev(options: argparse.Namespace, peers: Peers, train: Corpus | None) -> Corpus | None:
+    """The corpus to evaluate on, by the process that reports; ValueError for unknown labels."""
+    if options.dev is None or not peers.is_first:
+        return None
+    dev = read_corpus(options.dev, options, like=None if train is None else train.names)
+    dev.known_labels()
+    return dev
+
+
+def fit_arguments(data: TrainingData, peers: Peers) -> dict[str, Any]:
+    """What `fit` needs to know of a run of several processes; empty for one."""
+    if peers.count == 1:
+        return {}
+    from jaxseq.parallel import make_mesh
+
+    # By the places of their sentences, processes number attributes and words as one would.
+    return {"mesh": make_mesh(), "sentence_numbers": data.numbers}
+
+
+# What becomes of a trained tagger.
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained tagger.
+
+    Args:
+        tagger: the tagger.
+        interrupted: what was done before Ctrl-C, in words; None without one.
+        method: what to report of how unlabelled sentences were used; None where there are none.
+        lines: the same in words.
+        seconds: of more than the tagger's own training.
+    """
+
+    tagger: CRFTagger | HMMTagger
+    interrupted: str | None = None
+    method: dict[str, Any] | None = None
+    lines: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def iterations_before_interrupt(tagger: CRFTagger) -> str | None:
+    """In words; None where there was no Ctrl-C."""
+    if tagger.outcome_ is not Outcome.INTERRUPTED:
+        return None
+    if not tagger.n_iter_:
+        raise KeyboardInterrupt  # a model that has learnt nothing is not worth keeping
+    return f"{tagger.n_iter_} iterations"
+
+
+def finish(
+    options: argparse.Namespace,
+    peers: Peers,
+    dev: Corpus | None,
+    trained: Trained,
+    counts: dict[str, int],
+    unlabelled: dict[str, Any] | None = None,
+    predict: Callable[[list[Sentence]], list[list[str]]] | None = None,
+) -> int:
+    """Save the model, evaluate it and report; returns the exit status.
+
+    Args:
+        options: of the command line.
+        peers: the processes of this run, of which the first one writes.
+        dev: what to evaluate on, or None.
+        trained: the tagger.
+        counts: of labelled sentences and tokens, for the report.
+        unlabelled: the same of the unlabelled ones; None where there are none.
+        predict: labels sentences; None stands for the tagger's own method.
+    """
+    from jaxseq.hmm import ImpossibleSentence
+
+    if not peers.is_first:
+        return 0
+    # From here on nothing is exchanged: the other processes are done.
+    tagger = trained.tagger
+    if trained.interrupted is not None:
+        print(
+            f"jaxseq: interrupted after {trained.interrupted}: the best model so far is kept",
+            file=sys.stderr,
+        )
+    tagger.save(options.out)
+    if unlabelled is not None:
+        unlabelled = {**unlabelled, **(trained.method or {})}
+    report, table = _report(trained, counts, unlabelled, options.out), None
+    if dev is not None:
+        try:
+            scores = span_scores(dev.known_labels(), (predict or tagger.predict)(dev.sentences))
+            table, report["dev"] = scores.table(), scores.as_dict()
+        except ImpossibleSentence as error:  # the model is written, and is reported all the same
+            print(f"jaxseq: {options.dev}: not evaluated: {error}", file=sys.stderr)
+    if not options.quiet:
+        lines = trained.lines
+        print(json.dumps(report, allow_nan=False) if options.json else _text(report, lines, table))
+    return 0
+
+
+def _report(
+    trained: Trained, counts: dict[str, int], unlabelled: dict[str, Any] | None, out: str
+) -> dict[str, Any]:
+    tagger: Any = trained.tagger
+    # A model that is mixed of others was not trained itself; how long that took is told apart.
+    taken = getattr(tagger, "seconds_", {})
+    features, everything = (taken.get(name, 0.0) for name in ("features", "all"))
+    if hasattr(tagger, "extractor_"):  # a CRF
+        size = {"attributes": tagger.extractor_.attribute_count}
+        size["evaluations"] = tagger.n_evaluations_
+    else:
+        size = {"words": len(tagger.vocabulary_.words)}
+    return {
+        **counts,
+        "unlabelled": unlabelled,
+        **size,
+        "labels": len(tagger.classes_),
+        "iterations": tagger.n_iter_,
+        "loss": tagger.loss_ if math.isfinite(tagger.loss_ or 0.0) else None,  # JSON has no inf
+        "outcome": tagger.outcome_,
+        "seconds": {"features": features, "training": everything - features, **trained.seconds},
+        "model": out,
+        "dev": None,
+    }
+
+
+def _text(report: dict[str, Any], lines_on_method: list[str], table: str | None) -> str:
+    seconds, unlabelled = report["seconds"], report["unlabelled"]
+    loss = "" if report["loss"] is None else f", loss {report['loss']:.6g}"
+    title, kind = ("words", "words") if "words" in report else ("features", "attributes")
+    lines = [f"read      {report['sentences']:,} sentences, {report['tokens']:,} tokens"]
+    if unlabelled is not None:
+        counts = (
+            f"{unlabelled['sentences']:,} unlabelled sentences, {unlabelled['tokens']:,} tokens"
+        )
+        lines += [f"          {counts}", *lines_on_method]
+    lines += [
+        f"{title:8}  {report[kind]:,} {kind}, {report['labels']} labels "
+        f"({seconds['features']:.1f} s)",
+        f"training  {report['iterations']} iterations{loss} ({seconds['training']:.1f} s)",
+        f"          {report['outcome']}",
+        f"model     {report['model']}",
+    ]
+    return "\n".join(lines if table is None else [*lines, "", table])

@@ -13,8 +13,8 @@ import numpy as np
 
 from jaxseq.cli._files import Corpus
 from jaxseq.cli._models import add_crf_settings, untrained_crf
-from jaxseq.cli._options import flag, parse_entropy_weight, require_with
-from jaxseq.cli._training import (
+from jaxseq.cli._options import flag, parse_weight, require_with
+from jaxseq.cli._train import (
     CHECKPOINT_PARTS,
     Trained,
     TrainingData,
@@ -65,7 +65,7 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
     weights = group.add_mutually_exclusive_group()
     weights.add_argument(
         "--entropy-weight",
-        type=parse_entropy_weight,
+        type=parse_weight,
         metavar="X",
         help="how much the entropy of an unlabelled sentence counts, 0 or more (1)",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jaxseq._runtime import Outcome
 from jaxseq.cli._models import FAMILIES, add_hmm_settings, untrained_hmm
 from jaxseq.cli._options import parse_probability, require_with
-from jaxseq.cli._training import (
+from jaxseq.cli._train import (
     Trained,
     add_process_options,
     add_training_options,

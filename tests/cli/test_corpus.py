@@ -6,7 +6,7 @@ import os
 import pytest
 
 from jaxseq.cli._files import labelled_columns, read_corpus, unlabelled_columns
-from jaxseq.cli._templates import choose_templates
+from jaxseq.cli._models import choose_templates
 from jaxseq.text import CONLL2000, CONLL2003, GENE_MENTION, TOKEN_IDENTITY
 
 

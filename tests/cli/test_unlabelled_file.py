@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.cli._files import read_corpus
-from jaxseq.cli._unlabelled import read_unlabelled
+from jaxseq.cli._files import read_corpus, read_unlabelled
 from tests.cli.conftest import TEXTS, columns_of
 
 OPTIONS = {

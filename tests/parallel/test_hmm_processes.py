@@ -9,7 +9,7 @@ import pytest
 
 import jaxseq
 from jaxseq.cli import main
-from jaxseq.cli._training import check_process_options
+from jaxseq.cli._train import check_process_options
 from jaxseq.constraints import HMMLearner
 from tests.parallel import hmm_in_processes
 from tests.parallel.hmm_in_processes import SHARED, draw_corpus, fit, told, told_of_codl

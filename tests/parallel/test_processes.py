@@ -19,7 +19,7 @@ from hypothesis import given
 
 import jaxseq
 from jaxseq.cli import main
-from jaxseq.cli._training import read_training
+from jaxseq.cli._train import read_training
 from jaxseq.crf import CRFTagger
 from jaxseq.parallel import OtherProcessError, Peers, find_meeting, join_processes
 from jaxseq.text import DictExtractor, SharedCorpus, TemplateExtractor
