@@ -156,9 +156,7 @@ def templates_for_pool(
 ) -> tuple[Templates, Corpus]:
     """The templates, and a corpus with the columns that the pool is to have.
 
-    Args:
-        options: those of ``jaxseq active start``.
-        train: the labelled sentences, or None: then a corpus of none stands for them.
+    Without labelled sentences, a corpus of none stands for them.
     """
     like, place = train, options.train
     if like is None:
@@ -193,15 +191,9 @@ def _names_of_pool(options: argparse.Namespace) -> Names:
 
 
 def read_pool(options: argparse.Namespace, like: Corpus, needed: Sequence[str]) -> list[Sentence]:
-    """The sentences of ``--pool``, without labels.
+    """The sentences of ``--pool``, at least one, without labels.
 
-    Args:
-        options: those of ``jaxseq active start``.
-        like: what `templates_for_pool` returns.
-        needed: the columns that the templates read.
-
-    Returns:
-        At least one sentence.
+    `like` is what `templates_for_pool` returns, and `needed` are the columns that templates read.
     """
     if options.pool_format == "plain":  # words alone: no columns to be named
         place = shown(options.pool)

@@ -39,16 +39,8 @@ WORD = "word"
 class Corpora:
     """What active learning works on.
 
-    Args:
-        pool: sentences to ask about, those with labels from the start first.
-        dev: more sentences, to score the model on; empty for none.
-        dev_labels: their labels.
-        sources: the files that they were read from, by the name of the option; None for none.
-
-    Example:
-        >>> corpora = Corpora([Sentence({"word": ["a"]})], [], [], {"train": None, "pool": "p"})
-        >>> corpora.words(0)
-        ('a',)
+    The pool begins with the sentences that had labels from the start; `dev` may be empty; `sources`
+    are the files that all was read from, by the name of the option.
     """
 
     pool: list[Sentence]
@@ -131,13 +123,7 @@ NOTHING_ASKED = "there is nothing to ask in round {}"
 
 @dataclass(frozen=True, eq=False)
 class ActiveRun:
-    """An opened folder of ``jaxseq active start``.
-
-    Args:
-        folder: where it is.
-        corpora: its sentences.
-        learner: resumed.
-    """
+    """An opened folder of ``jaxseq active start``."""
 
     folder: Path
     corpora: Corpora
@@ -184,11 +170,7 @@ class ActiveRun:
         }
 
     def train(self, *, full: bool = False) -> None:
-        """End the round; a model that would be the last is compared with one from zeros.
-
-        Args:
-            full: as for `ActiveLearner.train`.
-        """
+        """End the round; a model that would be the last is compared with one from zeros."""
         learner = self.learner.train(full=full)
         # A model from zeros needs no comparison with one from zeros.
         warm = learner.history_[-1]["start"] == "warm"
@@ -198,10 +180,8 @@ class ActiveRun:
     def next_queries(self, say: Say) -> list[Query]:
         """What to ask now; none when nothing is left.
 
-        A round of which all is answered, or in which there was nothing to ask, ends by training.
-
-        Args:
-            say: told before each training, which may take a while.
+        A round of which all is answered, or in which there was nothing to ask, ends by training,
+        which `say` is told before it begins.
         """
         queries = self.learner.propose()
         # A strategy may take labels from the model and ask nothing: then training goes on.
@@ -233,8 +213,7 @@ class ActiveRun:
 def opened(folder: str) -> Iterator[ActiveRun]:
     """Open a folder of ``jaxseq active start``, and keep other processes out of it meanwhile.
 
-    Raises:
-        ValueError: when it is no such folder, is not sound, or another process is at work on it.
+    ValueError when it is no such folder, is not sound, or another process is at work on it.
     """
     from jaxseq.active import ActiveLearner
 
@@ -255,11 +234,7 @@ def opened(folder: str) -> Iterator[ActiveRun]:
 
 
 def looked_at(folder: str) -> ActiveRun:
-    """A folder of ``jaxseq active start`` as it is now, to read only: others may be at work on it.
-
-    Raises:
-        ValueError: when it is no such folder, or is not sound.
-    """
+    """A folder of ``jaxseq active start`` as it is now, to read only: others may be at work."""
     from jaxseq.active import ActiveLearner
 
     path = _folder(folder)

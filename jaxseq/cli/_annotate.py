@@ -64,19 +64,10 @@ COMMANDS = {SKIP: Event("skip"), UNDO: Event("undo"), QUIT: Event("quit")}
 
 @dataclass(frozen=True)
 class Session:
-    """Where the annotator is in a round.
+    """Where the annotator is in a round: at one of the tokens that are asked.
 
-    Args:
-        items: tokens that are asked, in order.
-        place: the one shown; the number of items when all are done.
-        chosen: place → its label.
-        trail: places that undo goes back to, the last one first to be gone to.
-
-    Example:
-        >>> asked = Question(0, 0, 0, 1, 0.4, ("dog",), ("N",), (0.6,))
-        >>> session, answer, _ = step(Session.of([asked]), Event("accept"))
-        >>> answer, session.is_done
-        (Answer(sentence=0, position=0, label='N'), True)
+    `chosen` maps places to labels, and `trail` has the places that undo goes back to, the last one
+    first to be gone to.
     """
 
     items: tuple[Item, ...]
@@ -109,14 +100,9 @@ class Session:
 
 
 def step(session: Session, event: Event) -> tuple[Session, Answer | Retraction | None, str]:
-    """What an event does.
+    """What an event other than "quit" does: the session after it, what to keep, what to tell.
 
-    Args:
-        session: before. event: anything but "quit".
-
-    Returns:
-        The session after it, an answer to keep or to take back, or None, and what to tell, mostly
-        nothing. Undo takes back the label of the token that it goes back to.
+    Undo takes back the label of the token that it goes back to.
     """
     if event.kind == "undo":
         return _undo(session)
@@ -151,10 +137,6 @@ def assign_keys(labels: Sequence[str]) -> dict[str, str]:
 
     A label that is a key itself, and not a command, has that key; so no key ever stands for
     another label than the one of that name.
-
-    Example:
-        >>> assign_keys(["B-NP", "N", "O"])
-        {'1': 'B-NP', 'N': 'N', 'O': 'O'}
     """
     # A label that is one letter keeps that key, whatever comes before it.
     own = {label for label in labels if label in KEYS and label and label not in COMMANDS}
@@ -168,12 +150,7 @@ def assign_keys(labels: Sequence[str]) -> dict[str, str]:
 
 
 def read_event(text: str, keys: dict[str, str], labels: Sequence[str]) -> Event | None:
-    """What a key, or a line, means; None for nothing.
-
-    Args:
-        text: the key, or the line; empty for Enter. Lines may also be labels in full.
-        keys: of `assign_keys`. labels: all labels.
-    """
+    """What a key, or a line (empty for Enter), means; None for nothing."""
     if text == "":
         return Event("accept")
     if text in COMMANDS:
@@ -208,11 +185,7 @@ ESCAPE_BEGUN = re.compile(r"\x1b(\[[0-?]*[ -/]*|O)?\Z")
 
 @contextmanager
 def keyboard(several: bool) -> Iterator[Keys | Lines]:
-    """Keys of the terminal, without Enter; lines where standard input is none.
-
-    Args:
-        several: whether a label may need more than one key; then lines are read.
-    """
+    """Keys of the terminal, without Enter; lines where it is none, or labels need several keys."""
     if termios is None or tty is None or several or not sys.stdin.isatty():
         yield Lines()
         return
@@ -239,11 +212,7 @@ class Lines:
 
 
 class Keys:
-    """Reads single keys from a terminal in cbreak mode.
-
-    Args:
-        descriptor: of the terminal.
-    """
+    """Reads single keys from a terminal in cbreak mode."""
 
     def __init__(self, descriptor: int):
         self._descriptor = descriptor
@@ -278,22 +247,14 @@ class Keys:
 
 
 def make_console(**settings: Any) -> Console:
-    """Where the annotator writes: lines are broken between words on a terminal, and not in files.
-
-    Args:
-        settings: of `rich.console.Console`; standard output by default.
-    """
+    """Where the annotator writes: lines are broken between words on a terminal, not in files."""
     console = Console(highlight=False, markup=False, **settings)
     console.soft_wrap = not console.is_terminal
     return console
 
 
 class Screen:
-    """Shows tokens and messages.
-
-    Args:
-        keys: of `assign_keys`. console: of `make_console`; standard output by default.
-    """
+    """Shows tokens and messages."""
 
     def __init__(self, keys: dict[str, str], console: Console | None = None):
         self._keys = {label: key for key, label in keys.items()}
@@ -329,12 +290,6 @@ def sentence_line(session: Session) -> Text:
     """The words around the token that is asked, which stands in brackets.
 
     Words of the same query are underlined, and those that have a label show it.
-
-    Example:
-        >>> from jaxseq.cli._questions import Question
-        >>> asked = Question(0, 0, 1, 2, 0.4, ("the", "dog", "barks"), ("N",), (0.6,))
-        >>> print(sentence_line(Session.of([asked])))
-        the [dog] barks
     """
     item = session.current
     question, chosen = item.question, session.chosen_in(item.question)
@@ -365,10 +320,6 @@ def sentence_line(session: Session) -> Text:
 @dataclass(eq=False)
 class Annotator:
     """A person at a terminal.
-
-    Args:
-        run: of which queries are answered. screen: that shows them. read_key: gives the keys.
-        keys: of `assign_keys`.
 
     `kept` holds the sentence and the position of every token that was labelled, and is.
     """

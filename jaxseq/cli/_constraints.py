@@ -70,15 +70,7 @@ def _run(options: argparse.Namespace) -> int:
 def describe(
     rules: Any, sentences: list[Any], gold: list[list[str]], labels: list[str], smoothing: float
 ) -> dict[str, Any]:
-    """How often a corpus violates constraints, ready for JSON.
-
-    Args:
-        rules: from `jaxseq.constraints.read_constraints`.
-        sentences: as the rules look at them.
-        gold: their labels.
-        labels: all labels, in the order of the model.
-        smoothing: of the estimated penalties.
-    """
+    """How often a corpus violates constraints, ready for JSON; labels are in the model's order."""
     from jaxseq.constraints import corpus_violations, estimate_penalties
 
     bound = rules.bind(labels)
@@ -136,14 +128,7 @@ def read_rules(path: str, labels: Iterable[str]) -> ConstraintFile:
 
 
 def columns_of_rules(rules: ConstraintFile | None) -> tuple[str, ...]:
-    """Names of the columns that constraints look at; empty where there are no constraints.
-
-    Example:
-        >>> from jaxseq.constraints import ConstraintFile, OnlyOn, Penalised, Words
-        >>> rule = OnlyOn(["A"], Words(["N"], column="pos"))
-        >>> columns_of_rules(ConstraintFile([Penalised(rule, 1.0)])), columns_of_rules(None)
-        (('pos',), ())
-    """
+    """Names of the columns that constraints look at; empty where there are no constraints."""
     # Rules about labels alone have no `tokens`.
     # In order and without repetition, for messages that list them.
     all_tokens = (getattr(rule.rule, "tokens", None) for rule in rules.rules) if rules else ()
@@ -151,13 +136,7 @@ def columns_of_rules(rules: ConstraintFile | None) -> tuple[str, ...]:
 
 
 class ConstrainedTagger:
-    """A trained tagger that predicts under constraints, and counts where they cannot be met.
-
-    Args:
-        tagger: the tagger.
-        rules: the constraints.
-        width: of the beam, or None.
-    """
+    """A trained tagger that predicts under constraints, and counts where they cannot be met."""
 
     def __init__(self, tagger: Any, rules: ConstraintFile, width: int | None):
         self.tagger, self.width = tagger, width

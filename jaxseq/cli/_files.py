@@ -131,12 +131,7 @@ LABEL = "label"
 
 
 def labelled_columns(width: int, names: Names | None, place: str) -> Names:
-    """Names of the columns of a labelled file; the last is that of the label.
-
-    Example:
-        >>> labelled_columns(3, None, "train.txt")
-        ('word', 'pos', 'label')
-    """
+    """Names of the columns of a labelled file; the last is that of the label."""
     if names is not None:
         if names[-1] is None:
             raise ValueError("--columns: expected a name for the last column, the label, got -")
@@ -154,12 +149,7 @@ def labelled_columns(width: int, names: Names | None, place: str) -> Names:
 def unlabelled_columns(
     width: int, names: Names | None, needed: Sequence[str], place: str, reader: str = "the model"
 ) -> Names:
-    """Names of the columns of a file to be tagged, with or without labels in the last.
-
-    Example:
-        >>> unlabelled_columns(4, None, ["word"], "test.txt")
-        ('word', 'pos', 'chunk', None)
-    """
+    """Names of the columns of a file to be tagged, with or without labels in the last."""
     if names is None:  # columns beyond those with usual names hold nothing that a model reads
         names = tuple(FEATURES[i] if i < len(FEATURES) else None for i in range(width))
     elif len(names) == width + 1:  # the last is that of the label, which is missing
@@ -324,11 +314,7 @@ def read_unlabelled(
 ) -> list[Sentence]:
     """The sentences of ``--unlabelled``, without labels; every file has at least one.
 
-    Args:
-        options: of the command line.
-        train: the labelled corpus, whose columns these are.
-        needed: the columns that the model reads.
-        part: which of all files' sentences to keep; the others are not held.
+    They have the columns of the labelled corpus, of which the model needs some.
     """
     first, step = part
     kept: list[Sentence] = []
@@ -382,13 +368,7 @@ def _unlabelled_blocks(
 
 
 def names_without_label(width: int, names: Names, place: str) -> Names:
-    """Names of the columns of an unlabelled file; None for one that is left out, as a label is.
-
-    Example:
-        >>> names = ("word", "pos", "label")
-        >>> [names_without_label(width, names, "more.txt:1") for width in (3, 2, 1)]
-        [('word', 'pos', None), ('word', 'pos'), ('word',)]
-    """
+    """Names of the columns of an unlabelled file; None for one that is left out, as a label is."""
     *features, label = names
     if width == len(names):
         return (*features, None)

@@ -56,12 +56,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def describe_crf(tagger: CRFTagger, label: str | None, top: int) -> dict[str, Any]:
-    """What there is to say about a trained tagger, ready for JSON.
+    """What there is to say about a trained tagger, ready for JSON; of one label, or of all (None).
 
-    Args:
-        tagger: a trained tagger.
-        label: report only what concerns this label; None for all.
-        top: how many features per label, and how many positive and negative transitions, at most.
+    At most `top` features per label, and as many positive and negative transitions.
     """
     model, labels = tagger.model_, tagger.classes_.tolist()
     ranked = [
@@ -104,12 +101,9 @@ def _count_learnt(array: Any) -> int:
 
 
 def describe_hmm(tagger: HMMTagger, label: str | None, top: int) -> dict[str, Any]:
-    """What there is to say about a trained tagger, ready for JSON.
+    """What there is to say about a trained tagger, ready for JSON; of one label, or of all (None).
 
-    Args:
-        tagger: a trained tagger.
-        label: report only what concerns this label; None for all.
-        top: how many words per label, and how many transitions, at most.
+    At most `top` words per label, and as many transitions.
     """
     model, labels = tagger.model_.probabilities, tagger.classes_.tolist()
     emission, transition = np.asarray(model.emission), np.asarray(model.transition)

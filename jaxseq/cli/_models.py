@@ -140,27 +140,15 @@ def add_templates_option(add: Any, required: bool = True) -> Any:
 
 
 def usual_templates(columns: Names) -> str:
-    """The name of built-in templates that make the most of the columns, without the label.
-
-    Example:
-        >>> usual_templates(("word", "pos"))
-        'conll2000'
-    """
+    """The name of built-in templates that make the most of the columns, without the label."""
     fits = (name for name in BY_COLUMNS if set(BUILT_IN[name].columns) <= set(columns))
     return next(fits, BY_COLUMNS[-1])
 
 
 def choose_templates(name: str, columns: Names, place: str) -> Templates:
-    """The templates of this name, or those in the file of this name.
+    """The templates of this built-in name, or those in the file of this name.
 
-    Args:
-        name: a built-in name, or a path.
-        columns: of the training data, without the label; a CRF++ file counts them from 0.
-        place: the training data, for messages.
-
-    Raises:
-        ValueError: for a name that is neither, a line that is no template, and a column that
-            the data do not have.
+    The columns are those of the training data, without the label; a CRF++ file counts them from 0.
     """
     if name in BUILT_IN:
         templates = BUILT_IN[name]

@@ -29,10 +29,6 @@ class CommandParser(argparse.ArgumentParser):
 
     So ``jaxseq --help`` need not import the modules of all commands, and options may be added to
     one without slowing down the others.
-
-    Args:
-        add_options: adds the options to this parser.
-        settings: of `argparse.ArgumentParser`.
     """
 
     def __init__(
@@ -49,12 +45,9 @@ class CommandParser(argparse.ArgumentParser):
         title: str,
         default: str | None = None,
     ) -> None:
-        """Add sub-commands.
+        """Add sub-commands: by name a line of help, and what adds the options.
 
-        Args:
-            commands: by name, a line of help and what adds the options.
-            title: of all of them in the help.
-            default: the name of the one that is meant where the first argument is an option.
+        The default is meant where the first argument is an option.
         """
         parsers = self.add_subparsers(title=title, metavar=title.removesuffix("s"), required=True)
         for name, (line, add_options) in commands.items():
@@ -93,23 +86,12 @@ def loaded_later(module: str, function: str) -> Callable[[CommandParser], Any]:
 
 
 def flag(name: str) -> str:
-    """How an option is written, by the name of its value.
-
-    Example:
-        >>> flag("entropy_weight")
-        '--entropy-weight'
-    """
+    """How an option is written, by the name of its value."""
     return f"--{name.replace('_', '-')}"
 
 
 def require_with(options: argparse.Namespace, names: tuple[str, ...], needed: str) -> None:
-    """ValueError where one of the options is set although the one that it needs is not.
-
-    Args:
-        options: of the command line; None stands for what the user has not set.
-        names: options that mean nothing without the other one.
-        needed: what they need, as it is written: ``--unlabelled FILE``.
-    """
+    """ValueError where an option is set although the one it needs (``--x FILE``) is not."""
     other = needed.split()[0].removeprefix("--").replace("-", "_")
     if getattr(options, other) is not None:
         return
@@ -122,12 +104,7 @@ def require_with(options: argparse.Namespace, names: tuple[str, ...], needed: st
 
 
 def parse_count(text: str) -> int:
-    """A whole number, 1 or more, as an argument.
-
-    Example:
-        >>> parse_count("50")
-        50
-    """
+    """A whole number, 1 or more, as an argument."""
     # Nine digits are plenty; int() refuses thousands of them with an error of its own.
     if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
         raise argparse.ArgumentTypeError(f"expected a whole number, 1 or more, got {text!r:.60}")
@@ -153,12 +130,7 @@ parse_smoothing = _number_parser("a number, more than 0", lambda value: value > 
 
 
 def parse_labels(text: str) -> tuple[str, ...]:
-    """Labels separated by commas, as an argument.
-
-    Example:
-        >>> parse_labels("B-NP, I-NP,O")
-        ('B-NP', 'I-NP', 'O')
-    """
+    """Different labels separated by commas, as an argument."""
     labels = tuple(label.strip() for label in text.split(","))
     if "" in labels or len(set(labels)) < len(labels):
         raise argparse.ArgumentTypeError(
@@ -233,12 +205,7 @@ def add_corpus_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model_settings(add: Any, iterations: str) -> None:
-    """Add the settings of a CRF that every command which trains one has.
-
-    Args:
-        add: the method `add_argument` of a parser or of a group.
-        iterations: what ``--max-iterations`` limits.
-    """
+    """Add the settings of a CRF that every command which trains one has."""
     add("--l1", type=float, default=0.0, metavar="X", help="strength of the L1 penalty (0)")
     add("--l2", type=float, default=1.0, metavar="X", help="strength of the L2 penalty (1)")
     add("--max-iterations", type=int, default=500, metavar="N", help=f"{iterations} (500)")
@@ -253,11 +220,7 @@ def add_model_settings(add: Any, iterations: str) -> None:
 
 
 def add_constraint_options(add: Any) -> None:
-    """Add ``--constraints`` and ``--beam``.
-
-    Args:
-        add: the method `add_argument` of a parser or of a group.
-    """
+    """Add ``--constraints`` and ``--beam``."""
     add(
         "--constraints",
         metavar="FILE",

@@ -25,23 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Question:
-    """A query in words.
-
-    Args:
-        round: that it belongs to.
-        sentence: as of `Query`, and the next three too.
-        start: the first token.
-        stop: the one after the last.
-        score: how unsure the model is.
-        tokens: all words of the sentence.
-        guess: the model's label of each token that is asked; None where it has none.
-        confidence: the probability of each guess; None where there is none.
-
-    Example:
-        >>> asked = Question(2, 7, 1, 2, 0.4, ("the", "dog"), ("N",), (0.6,))
-        >>> asked.words
-        ('dog',)
-    """
+    """A query in words: a guess and its confidence are None where there is none."""
 
     round: int
     sentence: int
@@ -101,20 +85,7 @@ MOST_REFUSED = 10  # entries of a file that a message lists
 
 @dataclass
 class Refusals:
-    """What is wrong with the entries of a file, to be told at once.
-
-    Args:
-        path: what messages call the file.
-        errors: so far.
-
-    Example:
-        >>> refusals = Refusals("file")
-        >>> for line in ("x", "1", "y"):
-        ...     with refusals.noted():
-        ...         _ = int(line)
-        >>> len(refusals.errors)
-        2
-    """
+    """What is wrong with the entries of a file, to be told at once."""
 
     path: str
     errors: list[str] = field(default_factory=list)
@@ -145,20 +116,7 @@ class Refusals:
 class AnswerRules:
     """Checks the parts of an answer; each check gives the part back, or a ValueError.
 
-    Args:
-        round: the one under way.
-        corpora: whose pool is asked about.
-        classes: all labels.
-        known: from a sentence and a position to the label taken in already, None for none.
-
-    Example:
-        >>> from jaxseq.text import Sentence
-        >>> rules = AnswerRules(2, Corpora([Sentence({"word": ["a", "b"]})], [], [], {}), ["N"])
-        >>> rules.position(1, 0, "file:1"), rules.label("N", "file:1")
-        (1, 'N')
-        >>> rules.check_round(1, "file:1")
-        Traceback (most recent call last):
-        ValueError: file:1: expected an answer of round 2, the one under way, got round 1
+    `known` maps a sentence and a position to the label taken in already, None for none.
     """
 
     round: int
@@ -225,13 +183,7 @@ class AnswerRules:
 
 
 def read_answers(lines: list[str], path: str, run: ActiveRun) -> tuple[list[Answer], int]:
-    """The answers of a file in either form, at least one, and how many entries had none.
-
-    Args:
-        lines: of the file.
-        path: what messages call it.
-        run: whom the answers are for.
-    """
+    """The answers of a file in either form, at least one, and how many entries had none."""
     rules = AnswerRules(run.round, run.corpora, run.classes, run.label_at)
     text = "\n".join(lines)
     if text.lstrip().startswith("["):
@@ -254,29 +206,11 @@ def _parsed(text: str, path: str) -> list[Any]:
 
 
 def read_lines(lines: Iterable[str], path: str, rules: AnswerRules) -> tuple[list[Answer], int]:
-    """Read answers, a JSON object a line.
+    """Read answers, one JSON object per line; and how many lines had none.
 
     Either one token, ``{"round", "sentence", "position", "label"}``, or neighbours, ``{"round",
     "sentence", "start", "labels"}``: a line of ``queries.jsonl`` with ``"labels"`` added is one.
     A label may be a list of possible ones, and None among the labels is no answer.
-
-    Args:
-        lines: of the file.
-        path: what messages call it.
-        rules: what answers must be.
-
-    Returns:
-        The answers, and how many lines had none: those of ``queries.jsonl`` as they are.
-
-    Raises:
-        ValueError: with the file and the line, for all lines that are something else.
-
-    Example:
-        >>> from jaxseq.cli._active_run import Corpora
-        >>> from jaxseq.text import Sentence
-        >>> rules = AnswerRules(2, Corpora([Sentence({"word": ["a", "b"]})], [], [], {}), ["N"])
-        >>> read_lines(['{"round": 2, "sentence": 0, "position": 1, "label": "N"}'], "f", rules)
-        ([Answer(sentence=0, position=1, label='N')], 0)
     """
     answers: list[Answer] = []
     skipped, refusals = 0, Refusals(path)
@@ -358,16 +292,7 @@ def token_borders(tokens: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def as_task(question: Question) -> dict[str, Any]:
-    """A task: the sentence, the tokens that are asked, and the model's guess for each.
-
-    Example:
-        >>> asked = Question(2, 7, 1, 2, 0.4, ("the", "dog"), ("N",), (0.6,))
-        >>> task = as_task(asked)
-        >>> task["data"]["text"], task["data"]["question"]
-        ('the dog', 'token 2 of 2: dog')
-        >>> task["predictions"][0]["result"][0]["value"]
-        {'start': 4, 'end': 7, 'text': 'dog', 'labels': ['N']}
-    """
+    """A task: the sentence, the tokens that are asked, and the model's guess for each."""
     first, last, place = question.start + 1, question.stop, question.place
     which = f"token {first}" if first == last else f"tokens {first}–{last}"
     data = {
@@ -405,19 +330,7 @@ def _predictions(question: Question) -> list[dict[str, Any]]:
 
 
 def labelling_config(labels: Sequence[str]) -> str:
-    """The interface to paste into a project: one label a class, each with a colour.
-
-    Example:
-        >>> print(labelling_config(["N"]))
-        <View>
-          <Header value="$question"/>
-          <Labels name="label" toName="text">
-            <Label value="N" background="#e65c5c" hotkey="1"/>
-          </Labels>
-          <Text name="text" value="$text"/>
-        </View>
-        <BLANKLINE>
-    """
+    """The interface to paste into a project: one label per class, each with a colour."""
     lines = ["<View>", '  <Header value="$question"/>']
     lines.append(f'  <Labels name="{CONTROL}" toName="{TEXT}">')
     for number, label in enumerate(labels):
@@ -452,20 +365,11 @@ class Region:
 
 
 def read_export(tasks: Sequence[Any], path: str, rules: AnswerRules) -> tuple[list[Answer], int]:
-    """Read the tasks of an export.
+    """Read the tasks of an export; and how many had no answer.
 
-    Args:
-        tasks: entries of the export.
-        path: what messages call it.
-        rules: what answers must be.
-
-    Returns:
-        The answers, and how many tasks had none: not labelled, cancelled, or of a past round with
-        the labels that are known since then, as a project of several rounds has them.
-
-    Raises:
-        ValueError: with the file and the tasks, for regions that do not fit the tokens, and for
-            labels that contradict one another, or what is known from a past round.
+    Those are not labelled, cancelled, or of a past round with the labels that are known since
+    then, as a project of several rounds has them. ValueError, with all refused tasks, for regions
+    that do not fit the tokens, and labels that contradict one another or what is known.
     """
     answers: dict[Token, Label] = {}
     skipped, refusals = 0, Refusals(path)

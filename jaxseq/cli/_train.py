@@ -68,15 +68,10 @@ def add_train(parser: CommandParser) -> None:
 def add_training_options(
     parser: argparse.ArgumentParser, checkpoint: str, model: str
 ) -> list[argparse.Action]:
-    """Add what all methods have.
+    """Add what all methods have, and return the options that say what to learn from.
 
-    Args:
-        parser: of a method.
-        checkpoint: what ``--checkpoint`` keeps, in words.
-        model: ``"crf"`` or ``"hmm"``, which has no templates.
-
-    Returns:
-        The options that say what to learn from: ``--train`` and ``--templates``.
+    `checkpoint` says in words what is kept there; `model` is ``"crf"``, or ``"hmm"``, which has no
+    templates.
     """
     add = parser.add_argument
     sources = [
@@ -230,27 +225,25 @@ def _leave(index: int, status: int, message: str) -> NoReturn:
 class TrainingData:
     """The sentences of this process: all, unless there are several.
 
-    Args:
-        train: the labelled sentences.
-        numbers: their places in the whole corpus; None in a run of one process.
-        unlabelled: the unlabelled sentences, or None.
-        dev: a corpus to evaluate on, or None.
-        rules: constraints to learn under, or None.
+    `numbers` are their places in the whole corpus, None in a run of one process.
     """
 
     train: Corpus
     numbers: np.ndarray | None
     unlabelled: list[Sentence] | None
-    dev: Corpus | None
     rules: ConstraintFile | None = None
 
-    def counts(self, peers: Peers) -> tuple[dict[str, int], dict[str, int] | None]:
-        """Labelled sentences and tokens, and unlabelled ones, of all processes together."""
-        labelled = _counts(self.train.sentences, peers)
-        return labelled, None if self.unlabelled is None else _counts(self.unlabelled, peers)
+    def fit_arguments(self) -> dict[str, Any]:
+        """What `fit` needs to know of a run of several processes; empty for one."""
+        if self.numbers is None:
+            return {}
+        from jaxseq.parallel import make_mesh
+
+        # By the places of their sentences, processes number attributes and words as one would.
+        return {"mesh": make_mesh(), "sentence_numbers": self.numbers}
 
 
-def _counts(sentences: list[Sentence], peers: Peers) -> dict[str, int]:
+def _count(sentences: list[Sentence], peers: Peers) -> dict[str, int]:
     pairs = peers.exchange([len(sentences), sum(map(len, sentences))])
     return dict(zip(("sentences", "tokens"), map(sum, zip(*pairs))))
 
@@ -336,33 +329,6 @@ def _numbers_of_files(own: list[Corpus], files: int, peers: Peers) -> np.ndarray
     return np.concatenate(parts).astype(np.int64)
 
 
-def prepare(
-    options: argparse.Namespace,
-    peers: Peers,
-    untrained: Callable[[argparse.Namespace, Corpus], Any],
-    read_rules: Callable[[Corpus], ConstraintFile | None] = lambda train: None,
-) -> tuple[Any, TrainingData]:
-    """Read all files, and make the tagger that is to be trained on them.
-
-    Args:
-        options: of the command line.
-        peers: the processes of this run.
-        untrained: makes the tagger for a labelled corpus.
-        read_rules: reads the constraints for a labelled corpus.
-    """
-    with peers.guard():
-        check_places(options, peers)
-        train, numbers = read_training(options.train, options, peers)
-        tagger = untrained(options, train)
-        rules = read_rules(train)
-        needed = tuple(dict.fromkeys([*columns_read(tagger), *columns_of_rules(rules)]))
-        dev = read_dev(options, peers, train)
-        unlabelled = None
-        if options.unlabelled is not None:
-            unlabelled = read_unlabelled(options, train, needed, (peers.index, peers.count))
-    return tagger, TrainingData(train, numbers, unlabelled, dev, rules)
-
-
 def read_dev(options: argparse.Namespace, peers: Peers, train: Corpus | None) -> Corpus | None:
     """The corpus to evaluate on, by the process that reports; ValueError for unknown labels."""
     if options.dev is None or not peers.is_first:
@@ -372,29 +338,16 @@ def read_dev(options: argparse.Namespace, peers: Peers, train: Corpus | None) ->
     return dev
 
 
-def fit_arguments(data: TrainingData, peers: Peers) -> dict[str, Any]:
-    """What `fit` needs to know of a run of several processes; empty for one."""
-    if peers.count == 1:
-        return {}
-    from jaxseq.parallel import make_mesh
-
-    # By the places of their sentences, processes number attributes and words as one would.
-    return {"mesh": make_mesh(), "sentence_numbers": data.numbers}
-
-
 # What becomes of a trained tagger.
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained tagger.
+    """A trained tagger, and what to report of it.
 
-    Args:
-        tagger: the tagger.
-        interrupted: what was done before Ctrl-C, in words; None without one.
-        method: what to report of how unlabelled sentences were used; None where there are none.
-        lines: the same in words.
-        seconds: of more than the tagger's own training.
+    `interrupted` says in words what was done before Ctrl-C, None without one; `method` how
+    unlabelled sentences were used, and `lines` the same in words; `seconds` are those of more than
+    the tagger's own training; `predict` labels sentences where the tagger's method does not.
     """
 
     tagger: CRFTagger | HMMTagger
@@ -402,6 +355,7 @@ class Trained:
     method: dict[str, Any] | None = None
     lines: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    predict: Callable[[list[Sentence]], list[list[str]]] | None = None
 
 
 def iterations_before_interrupt(tagger: CRFTagger) -> str | None:
@@ -413,6 +367,47 @@ def iterations_before_interrupt(tagger: CRFTagger) -> str | None:
     return f"{tagger.n_iter_} iterations"
 
 
+Untrained = Callable[[argparse.Namespace, Corpus], Any]
+Learn = Callable[[Any, TrainingData, argparse.Namespace, "Peers"], Trained]
+
+
+def run_training(
+    options: argparse.Namespace,
+    untrained: Untrained,
+    learn: Learn,
+    read_rules: Callable[[argparse.Namespace, Peers, Corpus], ConstraintFile | None] | None = None,
+) -> int:
+    """Read all files, train, save, evaluate and report, in one process or in several.
+
+    Args:
+        options: of the command line.
+        untrained: makes the tagger that is to be trained on a labelled corpus.
+        learn: trains it.
+        read_rules: reads the constraints to learn under for a labelled corpus.
+    """
+
+    def train(options: argparse.Namespace, peers: Peers) -> int:
+        with peers.guard():
+            check_places(options, peers)
+            corpus, numbers = read_training(options.train, options, peers)
+            tagger = untrained(options, corpus)
+            rules = None if read_rules is None else read_rules(options, peers, corpus)
+            needed = tuple(dict.fromkeys([*columns_read(tagger), *columns_of_rules(rules)]))
+            dev = read_dev(options, peers, corpus)
+            unlabelled = more = None
+            if options.unlabelled is not None:
+                part = peers.index, peers.count
+                unlabelled = read_unlabelled(options, corpus, needed, part)
+        data = TrainingData(corpus, numbers, unlabelled, rules)
+        trained = learn(tagger, data, options, peers)
+        counts = _count(corpus.sentences, peers)
+        if unlabelled is not None:
+            more = _count(unlabelled, peers)
+        return finish(options, peers, dev, trained, counts, more)
+
+    return run_in_processes(options, train)
+
+
 def finish(
     options: argparse.Namespace,
     peers: Peers,
@@ -420,19 +415,8 @@ def finish(
     trained: Trained,
     counts: dict[str, int],
     unlabelled: dict[str, Any] | None = None,
-    predict: Callable[[list[Sentence]], list[list[str]]] | None = None,
 ) -> int:
-    """Save the model, evaluate it and report; returns the exit status.
-
-    Args:
-        options: of the command line.
-        peers: the processes of this run, of which the first one writes.
-        dev: what to evaluate on, or None.
-        trained: the tagger.
-        counts: of labelled sentences and tokens, for the report.
-        unlabelled: the same of the unlabelled ones; None where there are none.
-        predict: labels sentences; None stands for the tagger's own method.
-    """
+    """Save the model, evaluate and report, by the first process; returns the exit status."""
     from jaxseq.hmm import ImpossibleSentence
 
     if not peers.is_first:
@@ -450,7 +434,9 @@ def finish(
     report, table = _report(trained, counts, unlabelled, options.out), None
     if dev is not None:
         try:
-            scores = span_scores(dev.known_labels(), (predict or tagger.predict)(dev.sentences))
+            scores = span_scores(
+                dev.known_labels(), (trained.predict or tagger.predict)(dev.sentences)
+            )
             table, report["dev"] = scores.table(), scores.as_dict()
         except ImpossibleSentence as error:  # the model is written, and is reported all the same
             print(f"jaxseq: {options.dev}: not evaluated: {error}", file=sys.stderr)

@@ -24,11 +24,10 @@ from jaxseq.cli._train import (
     add_vocabulary_option,
     check_places,
     finish,
-    fit_arguments,
     iterations_before_interrupt,
-    prepare,
     read_dev,
     run_in_processes,
+    run_training,
 )
 from jaxseq.text import Sentence
 
@@ -92,24 +91,23 @@ def _run(options: argparse.Namespace) -> int:
         _check_shards_options(options)
         return run_in_processes(options, _train_from_shards)
     require_with(options, ("streams",), "--shards")
-    return run_in_processes(options, _train)
+    return run_training(options, untrained_crf, _learn)
 
 
-def _train(options: argparse.Namespace, peers: Peers) -> int:
+def _learn(
+    tagger: CRFTagger, data: TrainingData, options: argparse.Namespace, peers: Peers
+) -> Trained:
     from jaxseq.taggers import load
 
-    tagger, data = prepare(options, peers, untrained_crf)
     with peers.guard():  # before hours of cross-validation or training
         if options.choose_entropy_weight:
             check_choosable(data.train)
         older = None if options.warm_start is None else load(options.warm_start)
-    arguments = {"warm_start_from": older, **fit_arguments(data, peers)}
-    if data.unlabelled is None:
-        tagger.fit(data.train.sentences, data.train.labels, **arguments)
-        trained = Trained(tagger, iterations_before_interrupt(tagger))
-    else:
-        trained = _train_with_entropy(tagger, data, data.unlabelled, options, arguments)
-    return finish(options, peers, data.dev, trained, *data.counts(peers))
+    arguments = {"warm_start_from": older, **data.fit_arguments()}
+    if data.unlabelled is not None:
+        return _train_with_entropy(tagger, data, data.unlabelled, options, arguments)
+    tagger.fit(data.train.sentences, data.train.labels, **arguments)
+    return Trained(tagger, iterations_before_interrupt(tagger))
 
 
 # Entropy regularisation. Cross-validation may take hours, so that what it has found is kept until
@@ -118,14 +116,7 @@ def _train(options: argparse.Namespace, peers: Peers) -> int:
 
 @dataclass(frozen=True)
 class EntropyChoice:
-    """What cross-validation has found.
-
-    Args:
-        result: the scores of all weights.
-        scoring: by what, as `jaxseq.choose_entropy_weight` calls it.
-        seconds: how long it took.
-        notes: of the choice, so that it is not made again.
-    """
+    """What cross-validation has found; the notes keep it from being made again."""
 
     result: EntropyWeights
     scoring: str
@@ -245,12 +236,7 @@ NOT_WITH_SHARDS = ("unlabelled", "warm_start")
 def _add_shards_options(
     parser: argparse.ArgumentParser, needless: Sequence[argparse.Action]
 ) -> None:
-    """Add ``--shards`` and ``--streams``.
-
-    Args:
-        parser: of ``jaxseq train crf``.
-        needless: options that are required without shards, and not with them.
-    """
+    """Add ``--shards``, which makes the needless options needless, and ``--streams``."""
 
     class Instead(argparse.Action):
         def __call__(self, _parser: Any, namespace: Any, values: Any, _name: Any = None) -> None:

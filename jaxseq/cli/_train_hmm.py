@@ -10,17 +10,16 @@ from jaxseq.cli._models import FAMILIES, add_hmm_settings, untrained_hmm
 from jaxseq.cli._options import parse_probability, require_with
 from jaxseq.cli._train import (
     Trained,
+    TrainingData,
     add_process_options,
     add_training_options,
     add_unlabelled_option,
     add_vocabulary_option,
-    finish,
-    fit_arguments,
-    prepare,
-    run_in_processes,
+    run_training,
 )
 
 if TYPE_CHECKING:
+    from jaxseq.hmm import HMMTagger
     from jaxseq.parallel import Peers
 
 
@@ -55,12 +54,7 @@ def add_hmm(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_families(text: str) -> tuple[str, ...]:
-    """Names of families separated by commas, as an argument.
-
-    Example:
-        >>> parse_families("initial,transition")
-        ('initial', 'transition')
-    """
+    """Names of families separated by commas, as an argument."""
     names = tuple(name.strip() for name in text.split(","))
     if not set(names) <= set(FAMILIES) or len(set(names)) < len(names):
         raise argparse.ArgumentTypeError(
@@ -71,12 +65,13 @@ def parse_families(text: str) -> tuple[str, ...]:
 
 def _run(options: argparse.Namespace) -> int:
     require_with(options, ("vocabulary", "em_weight", "freeze"), "--unlabelled FILE")
-    return run_in_processes(options, _train)
+    return run_training(options, untrained_hmm, _learn)
 
 
-def _train(options: argparse.Namespace, peers: Peers) -> int:
-    tagger, data = prepare(options, peers, untrained_hmm)
-    train, arguments = data.train, fit_arguments(data, peers)
+def _learn(
+    tagger: HMMTagger, data: TrainingData, _options: argparse.Namespace, _peers: Peers
+) -> Trained:
+    train, arguments = data.train, data.fit_arguments()
     tagger.fit(train.sentences, train.labels, unlabelled=data.unlabelled, **arguments)
     interrupted = None
     if tagger.outcome_ is Outcome.INTERRUPTED:
@@ -95,5 +90,4 @@ def _train(options: argparse.Namespace, peers: Peers) -> int:
         weight = "their share" if tagger.weight is None else f"{tagger.weight:g}"
         frozen = ", ".join(tagger.frozen) or "nothing"
         lines = [f"EM        {tagger.em}, weight {weight}, frozen {frozen}"]
-    trained = Trained(tagger, interrupted, report, lines)
-    return finish(options, peers, data.dev, trained, *data.counts(peers))
+    return Trained(tagger, interrupted, report, lines)

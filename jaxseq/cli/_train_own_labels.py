@@ -37,11 +37,8 @@ from jaxseq.cli._train import (
     add_training_options,
     add_unlabelled_option,
     add_vocabulary_option,
-    finish,
-    fit_arguments,
     iterations_before_interrupt,
-    prepare,
-    run_in_processes,
+    run_training,
 )
 
 if TYPE_CHECKING:
@@ -117,13 +114,14 @@ def _add_self_options(parser: CommandParser, model: str) -> None:
 
 def _run_self(options: argparse.Namespace) -> int:
     require_with(options, ("confidence_of",), "--confidence")
-    return run_in_processes(options, _train_self)
+    return run_training(options, options.untrained, _learn_self)
 
 
-def _train_self(options: argparse.Namespace, peers: Peers) -> int:
+def _learn_self(
+    tagger: Any, data: TrainingData, options: argparse.Namespace, _peers: Peers
+) -> Trained:
     from jaxseq.taggers import SelfTraining
 
-    tagger, data = prepare(options, peers, options.untrained)
     began = time.perf_counter()
     learner = SelfTraining(
         tagger,
@@ -146,8 +144,7 @@ def _train_self(options: argparse.Namespace, peers: Peers) -> int:
         f"rounds    {learner.rounds_} of self-training ({seconds:.1f} s)",
         f"          {learner.outcome_}",
     ]
-    trained = Trained(learner.tagger_, interrupted, report, lines, {"self_training": seconds})
-    return finish(options, peers, data.dev, trained, *data.counts(peers))
+    return Trained(learner.tagger_, interrupted, report, lines, {"self_training": seconds})
 
 
 # Constraint-driven learning.
@@ -204,26 +201,18 @@ def _run_codl(options: argparse.Namespace) -> int:
         raise ValueError("--pool: expected no --vocabulary along with it")
     # A beam cannot hold more labellings than it is wide.
     check_constraint_options(options, options.top_k or LABELLINGS)
-    return run_in_processes(options, _train_codl)
+    return run_training(options, options.untrained, _learn_codl, _read_rules)
 
 
-def _train_codl(options: argparse.Namespace, peers: Peers) -> int:
-    def rules_for(train: Corpus) -> ConstraintFile | None:
-        if options.constraints is None:
-            return None
-        own = {label for labels in train.labels for label in labels if label is not None}
-        # A process's part may lack labels, and every process must read the same constraints.
-        labels = sorted(set().union(*peers.exchange(sorted(own))))
-        rules = read_rules(options.constraints, labels)
-        require_columns(columns_of_rules(rules), train.columns, options.constraints, train.path)
-        return rules
-
-    tagger, data = prepare(options, peers, options.untrained, rules_for)
-    trained = _learn_codl(tagger, data, options, peers)
-    predict = None
-    if data.rules is not None:  # a model that learnt under constraints is used under them
-        predict = ConstrainedTagger(trained.tagger, data.rules, options.beam).predict
-    return finish(options, peers, data.dev, trained, *data.counts(peers), predict=predict)
+def _read_rules(options: argparse.Namespace, peers: Peers, train: Corpus) -> ConstraintFile | None:
+    if options.constraints is None:
+        return None
+    own = {label for labels in train.labels for label in labels if label is not None}
+    # A process's part may lack labels, and every process must read the same constraints.
+    labels = sorted(set().union(*peers.exchange(sorted(own))))
+    rules = read_rules(options.constraints, labels)
+    require_columns(columns_of_rules(rules), train.columns, options.constraints, train.path)
+    return rules
 
 
 def _learn_codl(
@@ -244,7 +233,7 @@ def _learn_codl(
         progress=tagger.progress,
         checkpoint=options.checkpoint,
     )
-    train, arguments = data.train, fit_arguments(data, peers)
+    train, arguments = data.train, data.fit_arguments()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConstraintWarning)  # it is told once, below
         learner.fit(train.sentences, train.labels, unlabelled=data.unlabelled, **arguments)
@@ -282,4 +271,7 @@ def _learn_codl(
         lines.append("violated  in the last cycle, share of sentences")
         violated = history[-1]["violated"]
         lines += [f"          {share:7.2%}  {name}" for name, share in violated.items()]
-    return Trained(learner.tagger_, interrupted, report, lines, {"codl": seconds})
+    predict = None
+    if data.rules is not None:  # a model that learnt under constraints is used under them
+        predict = ConstrainedTagger(learner.tagger_, data.rules, options.beam).predict
+    return Trained(learner.tagger_, interrupted, report, lines, {"codl": seconds}, predict)

@@ -132,12 +132,7 @@ class FunctionKind:
 
 
 def shape(word: str) -> str:
-    """The word with capitals as ``A``, other letters as ``a`` and digits as ``0``.
-
-    Example:
-        >>> shape("IL-2Ra")
-        'AA-0Aa'
-    """
+    """The word with capitals as ``A``, other letters as ``a`` and digits as ``0``: ``AA-0Aa``."""
     return "".join(map(_shape_of_character, word))
 
 

@@ -26,19 +26,10 @@ Path = str | os.PathLike[str]
 
 
 def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    r"""The lines of a text file, without their ends.
+    """The lines of a text file, without their ends, of which one is held at a time.
 
-    A line ends with ``\n``, ``\r\n`` or ``\r``; the last one need not. A byte order mark is
-    dropped, and a file whose name ends with ``.gz`` is decompressed. One line is held at a time.
-
-    Args:
-        path: the file.
-        encoding: a name that `codecs.lookup` knows.
-
-    Raises:
-        ValueError: for bytes that are not of the encoding, with the file and the line; for a
-            damaged ``.gz`` file; for an unknown encoding.
-        FileNotFoundError: when there is no such file.
+    A byte order mark is dropped, and a file whose name ends with ``.gz`` is decompressed.
+    ValueError, with the file and the line, for bytes that are not of the encoding.
     """
     try:
         if codecs.lookup(encoding).name == "utf-8":
@@ -57,11 +48,7 @@ def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
 
 @contextmanager
 def open_to_replace(path: Path) -> Iterator[TextIO]:
-    r"""A file to write UTF-8 text to, with ``\n`` as line end; it appears only when complete.
-
-    On an error, a file that was there before is left as it was. A name that ends with ``.gz`` is
-    compressed, always to the same bytes.
-    """
+    """A file for UTF-8 text that appears only when complete; on an error the old one stays."""
     with replacing(path) as temporary, open(temporary, "wb") as raw:
         binary = raw
         if os.fspath(path).endswith(".gz"):
@@ -77,10 +64,7 @@ def _open_bytes(path: Path) -> io.BufferedReader | gzip.GzipFile:
 
 
 def _raise_undecodable(path: Path, encoding: str) -> NoReturn:
-    """Read the file again, as a whole, to say where it cannot be decoded.
-
-    The decoder of the stream only knows the place in the piece that it had at hand.
-    """
+    """Read the file again to say where: the stream's decoder knows the place in its piece only."""
     with _open_bytes(path) as raw:
         data = raw.read()
     try:
@@ -105,14 +89,10 @@ DOCSTART = "-DOCSTART-"  # the first cell of the line that CoNLL-2003 has betwee
 
 @dataclass(frozen=True)
 class Block:
-    """The lines of one sentence in a file of columns.
+    """The lines of a sentence without their ends, and their cells, column by column.
 
-    A line that begins with ``-DOCSTART-`` is a block of its own, with as many cells as it likes.
-
-    Args:
-        first: number of the first line; the others follow it.
-        lines: without their ends.
-        columns: the cells, column by column.
+    `first` is the number of the first line. A line that begins with ``-DOCSTART-`` is a block of
+    its own, with as many cells as it likes.
     """
 
     first: int
@@ -131,20 +111,10 @@ def iter_blocks(
     delimiter: str | None = None,
     names: Sequence[str | None] = (),
 ) -> Iterator[Block]:
-    r"""The sentences of a file of columns with their lines, in the memory of one.
+    """The sentences of a file of columns with their lines, in the memory of one.
 
-    Args:
-        lines: without their ends.
-        source: what messages call the file.
-        delimiter: what stands between cells; None for any run of spaces and tabs.
-        names: of the columns; none at all where the first sentence says how many there are.
-
-    Raises:
-        ValueError: ``source:line: …`` for a wrong number of cells, and for an empty cell.
-
-    Example:
-        >>> [block.columns for block in iter_blocks(["the\tD", "dog N", "", "it P"], "file")]
-        [[['the', 'dog'], ['D', 'N']], [['it'], ['P']]]
+    Without names of the columns, the first sentence says how many there are. ValueError
+    ``source:line: …`` for a wrong number of cells, and for an empty one.
     """
     width = len(names)
     block: list[str] = []
@@ -199,12 +169,7 @@ def _wrong_cells(cells: Sequence[str], width: int, names: Sequence[str | None]) 
 
 
 def split_cells(line: str, delimiter: str | None) -> list[str]:
-    r"""The cells of a line; None splits at runs of spaces and tabs.
-
-    Example:
-        >>> split_cells("New York\tLOC", "\t"), split_cells("rain \t O", None)
-        (['New York', 'LOC'], ['rain', 'O'])
-    """
+    """The cells of a line; None splits at runs of spaces and tabs."""
     if delimiter is not None:
         return line.split(delimiter)
     # Not str.split(), which would also split at other kinds of spaces, such as U+00A0.
@@ -259,18 +224,10 @@ def read_conll(
     Reference:
         Tjong Kim Sang & Buchholz (2000), "Introduction to the CoNLL-2000 shared task: chunking".
     """
-    return list(
-        iter_conll(
-            path,
-            columns,
-            delimiter=delimiter,
-            docstart=docstart,
-            encoding=encoding,
-            scheme_from=scheme_from,
-            scheme_to=scheme_to,
-            scheme_column=scheme_column,
-        )
+    file = _ColumnFile(
+        path, columns, delimiter, docstart, encoding, scheme_from, scheme_to, scheme_column
     )
+    return list(file.sentences())
 
 
 class ConllOptions(TypedDict, total=False):
@@ -305,10 +262,7 @@ def iter_conll(
         ...     next(iter_conll(path, ["word", "label"], delimiter="\t"))
         Sentence({'word': ('New York',), 'label': ('LOC',)})
     """
-    file = _ColumnFile(path, tuple(columns), **options)
-    if file.scheme_from is None and file.scheme_to is None:
-        return (sentence for _, sentence in file.numbered_sentences())
-    return file.converted_sentences()
+    return _ColumnFile(path, columns, **options).sentences()
 
 
 @dataclass(frozen=True)
@@ -316,7 +270,7 @@ class _ColumnFile:
     """The arguments of `read_conll`, checked, and the ways through the file."""
 
     path: Path
-    columns: tuple[str | None, ...]
+    columns: Sequence[str | None]
     delimiter: str | None = None
     docstart: str = "skip"
     encoding: str = "utf-8"
@@ -327,7 +281,7 @@ class _ColumnFile:
     def __post_init__(self) -> None:
         names = [name for name in self.columns if name is not None]
         if not names or len(set(names)) < len(names):
-            raise ValueError(f"columns: expected different names, got {self.columns!r}")
+            raise ValueError(f"columns: expected different names, got {tuple(self.columns)!r}")
         if self.delimiter is not None and (not self.delimiter or set("\r\n") & set(self.delimiter)):
             raise ValueError(f"delimiter: expected text within a line, got {self.delimiter!r}")
         if self.docstart not in ("skip", "keep"):
@@ -338,6 +292,11 @@ class _ColumnFile:
         if self.scheme_column not in (None, *names):
             listed = ", ".join(names)
             raise ValueError(f"scheme_column: expected one of {listed}, got {self.scheme_column!r}")
+
+    def sentences(self) -> Iterator[Sentence]:
+        if self.scheme_from is None and self.scheme_to is None:
+            return (sentence for _, sentence in self.numbered_sentences())
+        return self.converted_sentences()
 
     def numbered_sentences(self) -> Iterator[tuple[int, Sentence]]:
         """(line of the first token, sentence); the other tokens are on the lines after it."""
@@ -527,17 +486,15 @@ def iter_plain(
     """
     if blank not in ("skip", "keep"):
         raise ValueError(f"blank: expected 'skip' or 'keep', got {blank!r}")
-    return _iter_sentences(path, tokenize, blank == "keep", encoding)
 
+    def sentences() -> Iterator[Sentence]:
+        for number, line in enumerate(iter_lines(path, encoding), 1):
+            tokens = tokenize(line)
+            try:
+                sentence = Sentence({"word": tokens})
+            except ValueError as error:
+                raise ValueError(f"{os.fspath(path)}:{number}: tokenize: {error}") from None
+            if blank == "keep" or len(sentence):
+                yield sentence
 
-def _iter_sentences(
-    path: Path, tokenize: Callable[[str], Sequence[str]], keep_blank: bool, encoding: str
-) -> Iterator[Sentence]:
-    for number, line in enumerate(iter_lines(path, encoding), 1):
-        tokens = tokenize(line)
-        try:
-            sentence = Sentence({"word": tokens})
-        except ValueError as error:
-            raise ValueError(f"{os.fspath(path)}:{number}: tokenize: {error}") from None
-        if keep_blank or len(sentence):
-            yield sentence
+    return sentences()

@@ -31,7 +31,7 @@ class SpacePlan:
 
 
 class Plan:
-    """Streams, tables and spaces of a set of templates.
+    """What is to be computed for a set of templates: streams, tables and spaces.
 
     A stream is a column with functions applied. A table numbers the strings of a stream, or of
     several where attributes of theirs can be the same. A space numbers the combinations.
@@ -97,14 +97,8 @@ class Cells:
     """Codes of the strings around every token of a corpus.
 
     A code is a number in a table: first the places past the ends (`boundary_names`), which a
-    string can therefore not be taken for, then the strings; −1 stands for nothing.
-
-    Args:
-        plan: what to compute.
-        columns: the columns of the corpus.
-        lengths: the number of tokens of each sentence.
-        tables: tables of strings; new strings are added if ``learn``.
-        learn: whether the tables are open.
+    string can therefore not be taken for, then the strings; −1 stands for nothing. To learn is
+    to add new strings to the tables.
     """
 
     def __init__(

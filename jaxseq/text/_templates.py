@@ -21,12 +21,7 @@ LARGEST_OFFSET = 1000
 
 @dataclass(frozen=True)
 class Atom:
-    """A cell of a column, some tokens away, with functions applied to it first to last.
-
-    Example:
-        >>> str(Atom("word", -1, (Call("lower"), Call("prefix", 2))))
-        'prefix(lower(word[-1]), 2)'
-    """
+    """A cell of a column, some tokens away, with functions applied to it first to last."""
 
     column: str
     offset: int
@@ -267,22 +262,11 @@ def is_crfpp_line(line: str) -> bool:
 
 
 def parse_crfpp_template(line: str, columns: Sequence[str] | None = None) -> Template:
-    """Read one line of a CRF++ template file.
+    """Read one line of a CRF++ template file, whose columns 0, 1, … may have names.
 
     ``%x[row,column]`` stands for the cell so many rows below the token's; all other text stands
     for itself and is part of the attribute's name, as in CRF++. The first letter says what the
     attribute goes with: ``U`` a label, ``B`` a pair of labels.
-
-    Args:
-        line: the line, e.g. ``U01:%x[-1,0]/%x[0,1]``.
-        columns: names of the columns 0, 1, …; None takes what stands in the macro as the name.
-
-    Returns:
-        The template; in its text, the columns are named.
-
-    Raises:
-        ValueError: on another first letter, a ``%`` that begins no macro, an offset or a column
-            out of range.
 
     Example:
         >>> template = parse_crfpp_template("U01:%x[-1,0]/%x[0,1]", ("word", "pos"))

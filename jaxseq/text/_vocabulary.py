@@ -17,15 +17,7 @@ _UTF8 = ("utf-8", "surrogatepass")
 
 
 class StringTable:
-    """Distinct strings, numbered from 0 in the order in which they were added.
-
-    Example:
-        >>> table = StringTable(["the", "dog"])
-        >>> table.numbers(["dog", "cat", None]).tolist(), len(table)
-        ([1, -1, -1], 2)
-        >>> table.add(["the", "cat", None]).tolist(), table.strings
-        ([0, 2, -1], ['the', 'dog', 'cat'])
-    """
+    """Distinct strings, numbered from 0 in the order in which they were added."""
 
     def __init__(self, strings: Iterable[str] = ()):
         self._numbers: dict[str, int] = {}
@@ -84,13 +76,7 @@ ONLY_COLUMN = "word"
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a corpus: its distinct strings, and which of them each token has.
-
-    Example:
-        >>> column = Column.from_cells(["the", "dog", "the"])
-        >>> column.strings, column.codes.tolist()
-        (['the', 'dog'], [0, 1, 0])
-    """
+    """One column of a corpus: its distinct strings, and which of them each token has."""
 
     strings: list[str]
     codes: np.ndarray
@@ -110,21 +96,8 @@ def read_corpus(
 ) -> tuple[dict[str, Column], np.ndarray]:
     """The wanted columns of all sentences, one after the other, and the sentences' lengths.
 
-    Args:
-        sentences: each a `Sentence`, a mapping column → strings, or strings (column "word").
-        wanted: names of the columns to read.
-
-    Returns:
-        Column by name, and lengths int64 ``[B]``.
-
-    Raises:
-        ValueError: naming the sentence, on a missing column, columns of different lengths, or a
-            cell that is no string.
-
-    Example:
-        >>> columns, lengths = read_corpus([["the", "dog"], [], ["the"]], ["word"])
-        >>> columns["word"].codes.tolist(), lengths.tolist()
-        ([0, 1, 0], [2, 0, 1])
+    A sentence is a `Sentence`, a mapping column → strings, or strings (column "word"). ValueError,
+    naming the sentence, where that does not hold.
     """
     rows: dict[str, list[Sequence[Any]]] = {name: [] for name in wanted}
     lengths: list[int] = []
@@ -237,10 +210,7 @@ class SharedCorpus:
     ) -> list[str]:
         """The strings of all processes, in the order in which they first occur in the whole.
 
-        Args:
-            strings: the distinct strings of this process.
-            sentence: of each, the (own) sentence where it first occurs.
-            place: where in it.
+        Of each distinct string here, `sentence` and `place` say where it first occurs.
         """
         first = self.times(sentence, place)
         arrays = StringTable(strings).to_arrays("s")  # pickles of strings would be executed
@@ -291,21 +261,15 @@ DENSE_FACTOR = 8  # up to so many possible keys for each one present, a table of
 class KeySpace:
     """The distinct tuples (a, b, …) with 0 ≤ a < size of the first, …, in ascending order.
 
-    A tuple is folded into one int64 key from left to right, ``key * size + next``. Where that
-    would leave int64, the keys so far are first numbered by the distinct ones among them.
-
-    Args:
-        sizes: how many values each place of the tuple has.
-        steps: the sorted keys at each numbering on the way.
-        keys: the sorted keys of the tuples kept; a tuple's number is its place there.
+    A tuple is folded into one int64 key from left to right, ``key * size + next``; its number is
+    the place of the key among the sorted `keys`. Where a key would leave int64, the keys so far are
+    first numbered by the distinct ones among them, which `steps` keeps.
 
     Example:
         >>> places = [np.array([0, 1, 0, -1]), np.array([2, 2, 2, 1])]
         >>> space, numbers = KeySpace.learn([2, 3], np.zeros(4, int), places, cutoff=1)
         >>> numbers.tolist(), space.keys.tolist()
         ([0, 1, 0, -1], [2, 5])
-        >>> [place.tolist() for place in space.tuples()]
-        [[0, 1], [2, 2]]
     """
 
     def __init__(self, sizes: Sequence[int], steps: list[np.ndarray], keys: np.ndarray):
@@ -322,17 +286,10 @@ class KeySpace:
         cutoff: int,
         shared: SharedCorpus | None = None,
     ) -> tuple[KeySpace, np.ndarray]:
-        """The space of the tuples present, and the number of each.
+        """The space of the tuples that occur `cutoff` times or more, and each one's number or −1.
 
-        Args:
-            sizes: how many values each place has.
-            base: int64 ``[n]``, 0 where there is a tuple and −1 where there is nothing.
-            places: for each place its values, ``[n]``; −1 makes the tuple nothing.
-            cutoff: tuples that occur fewer times are left out.
-            shared: where other processes have tuples too, which the space then holds as well.
-
-        Returns:
-            The space, and numbers int64 ``[n]``, −1 for nothing. O(n log n).
+        `base` is 0 where there is a tuple and −1 where there is nothing, `places` the values; with
+        `shared`, the space holds the tuples of other processes, too. O(n log n).
         """
         space = cls(sizes, [], np.zeros(0, np.int64))
         keys, size = space._fold(base, places, learn=True, shared=shared)
