@@ -138,7 +138,6 @@ def naming_options(settings: Collection[str]) -> Iterator[None]:
 
 
 def new_learner(options: argparse.Namespace, templates: Templates) -> ActiveLearner:
-    """The learner that the options describe."""
     from jaxseq.active import ActiveLearner
     from jaxseq.crf import CRFTagger
 
@@ -229,7 +228,6 @@ def _refuse_labels(
 
 
 def add_start(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq active start``."""
     parser = subparsers.add_parser(
         "start",
         help="make the folder of a run, and train its first model",
@@ -500,7 +498,6 @@ answers of other programs, JSON lines (a list of labels: one of them is right):
 
 
 def add_active(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``jaxseq active``."""
     parser.description = (
         "Active learning with partial labels: the model asks for the labels that it is "
         "least sure of, learns from the answers, and says when it is enough."

@@ -131,7 +131,6 @@ class ActiveRun:
 
     @property
     def state(self) -> Run:
-        """What changes from step to step."""
         return self.learner._begun()
 
     @property
@@ -141,12 +140,10 @@ class ActiveRun:
 
     @property
     def classes(self) -> list[str]:
-        """All labels."""
         return self.state.pool.classes
 
     @property
     def has_model(self) -> bool:
-        """Whether something was trained already."""
         return self.state.tagger is not None
 
     def asked(self) -> list[Query]:

@@ -20,7 +20,6 @@ from jaxseq.active import Answer
 from jaxseq.cli._active_run import ActiveRun, line_on_training, opened, report_lines
 from jaxseq.cli._questions import Question, ask_in_words
 
-# -------------------------------------------------------------------------------------------------
 # The terminal annotator without the terminal: where it is, and what a key does.
 
 
@@ -36,12 +35,10 @@ class Item(NamedTuple):
 
     @property
     def guess(self) -> str | None:
-        """The model's label of it."""
         return self.question.guess[self.position - self.question.start]
 
     @property
     def confidence(self) -> float | None:
-        """The probability of the guess."""
         return self.question.confidence[self.position - self.question.start]
 
 
@@ -82,12 +79,10 @@ class Session:
 
     @property
     def is_done(self) -> bool:
-        """Whether there is no token left to show."""
         return self.place >= len(self.items)
 
     @property
     def current(self) -> Item:
-        """The token that is shown."""
         return self.items[self.place]
 
     def chosen_in(self, question: Question) -> dict[int, str]:
@@ -160,7 +155,6 @@ def read_event(text: str, keys: dict[str, str], labels: Sequence[str]) -> Event 
     return Event("choose", text) if text in labels else None
 
 
-# -------------------------------------------------------------------------------------------------
 # The terminal of the annotator: keys in, text out.
 
 
@@ -170,17 +164,13 @@ try:
 except ImportError:  # not on every system; there lines are read
     termios = tty = None
 
-CONTEXT = 15
-"""Words shown before and after those that are asked."""
+CONTEXT = 15  # words shown before and after those that are asked
+END = "\x04"  # Ctrl-D
 
-END = "\x04"
-"""Ctrl-D."""
-
+# What a terminal sends for an arrow, a function key and the like: its letters are no keys.
 ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.)", re.DOTALL)
-"""What a terminal sends for an arrow, a function key and the like: its letters are no keys."""
-
+# The beginning of one, of which the rest is still to come.
 ESCAPE_BEGUN = re.compile(r"\x1b(\[[0-?]*[ -/]*|O)?\Z")
-"""The beginning of one, of which the rest is still to come."""
 
 
 @contextmanager
@@ -203,7 +193,6 @@ class Lines:
     """Reads lines of standard input in the place of keys."""
 
     def __call__(self) -> str | None:
-        """The next line, empty for Enter; None at the end of the input."""
         line = sys.stdin.readline()
         return line.strip() if line else None
 
@@ -254,14 +243,11 @@ def make_console(**settings: Any) -> Console:
 
 
 class Screen:
-    """Shows tokens and messages."""
-
     def __init__(self, keys: dict[str, str], console: Console | None = None):
         self._keys = {label: key for key, label in keys.items()}
         self._console = console or make_console()
 
     def say(self, message: str) -> None:
-        """Show a message."""
         self._console.print(Text(message))
 
     def show(self, session: Session, labels: list[str]) -> None:
@@ -313,7 +299,6 @@ def sentence_line(session: Session) -> Text:
     return line
 
 
-# -------------------------------------------------------------------------------------------------
 # The loop of the terminal annotator: show a token, take a key, keep the answer.
 
 
@@ -416,7 +401,6 @@ class Annotator:
 
 
 def add_annotate(subparsers: Any) -> None:
-    """Add the parser of ``jaxseq active annotate``."""
     parser = subparsers.add_parser(
         "annotate",
         help="label in the terminal, one key a label",

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def add_constraints(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``jaxseq constraints``."""
     parser.description = (
         "How often labelled sentences violate each constraint of a file, and the "
         "penalties that they speak for: the log-odds of a violation not happening."
@@ -120,7 +119,6 @@ def _as_text(report: dict[str, Any]) -> str:
 
 
 def read_rules(path: str, labels: Iterable[str]) -> ConstraintFile:
-    """The constraints of a file, for a model with these labels."""
     from jaxseq.constraints import read_constraints
 
     require_file(path)
@@ -145,14 +143,12 @@ class ConstrainedTagger:
         self.seen = self.unmet = self.first_unmet = 0
 
     def predict(self, X: Sequence[Any]) -> list[list[str]]:
-        """As the tagger's."""
         with _constraint_warnings_held() as caught:
             labels = self.tagger.predict(X, constraints=self.constraints, width=self.width)
         self._count_unmet(X, labels, bool(caught))
         return labels
 
     def predict_k_best(self, X: Sequence[Any], k: int) -> list[list[tuple[list[str], float]]]:
-        """As the tagger's."""
         # A beam narrower than k cannot hold k labellings.
         width = None if self.width is None else max(k, self.width)
         with _constraint_warnings_held() as caught:

@@ -20,7 +20,6 @@ VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "TF_GPU_ALLOCATOR")
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``jaxseq doctor``."""
     parser.description = (
         "Print the versions, devices and folders that jaxseq uses on this machine. Exit status 1 "
         "if something is wrong. Whether the results are right is for jaxseq verify."

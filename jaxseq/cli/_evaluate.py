@@ -20,7 +20,6 @@ Labels = list[list[str]]
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``jaxseq evaluate``."""
     parser.description = "Evaluate the labels in a file, or those that a model predicts."
     add = parser.add_argument
     add(

@@ -17,7 +17,6 @@ UNKNOWN = None  # stands for the unknown word in the report, where any string ma
 
 
 def add_inspect(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``jaxseq inspect``."""
     parser.description = (
         "Show what a model has learnt: its labels, how training ended, and the largest weights of "
         "features (or probabilities of words) and transitions."

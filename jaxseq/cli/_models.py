@@ -25,7 +25,6 @@ FAMILIES = ("initial", "transition", "emission")  # the multinomials of a hidden
 
 
 def add_crf_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the settings of a CRF and of its search."""
     add = parser.add_argument_group("model and search").add_argument
     add_model_settings(add, "of L-BFGS")
     algorithms = ("lbfgs", "adamw", "sgd")
@@ -58,7 +57,6 @@ def untrained_crf(options: argparse.Namespace, train: Corpus | None) -> CRFTagge
 
 
 def add_hmm_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the settings of a model without EM."""
     add = parser.add_argument_group("model").add_argument
     add("--column", metavar="NAME", help="the column that the model reads (word)")
     add(
@@ -130,7 +128,6 @@ BY_COLUMNS = ("conll2003", "conll2000", "gene", "token")
 
 
 def add_templates_option(add: Any, required: bool = True) -> Any:
-    """Add ``--templates`` by the method `add_argument` of a parser or of a group."""
     return add(
         "--templates",
         required=required,

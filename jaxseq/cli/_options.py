@@ -173,7 +173,6 @@ def parse_delimiter(text: str) -> str:
 
 
 def add_column_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--columns`` and ``--delimiter``."""
     parser.add_argument(
         "--columns",
         type=parse_columns,

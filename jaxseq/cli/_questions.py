@@ -38,11 +38,9 @@ class Question:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Those that are asked about."""
         return self.tokens[self.start : self.stop]
 
     def as_dict(self) -> dict[str, Any]:
-        """For a line of ``queries.jsonl``."""
         return {
             **self.place,
             "words": list(self.words),
@@ -125,7 +123,6 @@ class AnswerRules:
     known: Callable[[int, int], Label | None] = lambda sentence, position: None
 
     def check_round(self, value: Any, place: str) -> None:
-        """Whether it is the round under way."""
         number = self._number("round", value, None, place)
         if number != self.round:
             raise ValueError(
@@ -141,11 +138,9 @@ class AnswerRules:
         return False
 
     def sentence(self, value: Any, place: str) -> int:
-        """The number of a sentence of the pool."""
         return self._number("sentence", value, len(self.corpora.pool), place)
 
     def position(self, value: Any, sentence: int, place: str, name: str = "position") -> int:
-        """The place of a token in its sentence."""
         return self._number(name, value, len(self.corpora.words(sentence)), place)
 
     def token_in_words(self, token: tuple[int, int]) -> str:

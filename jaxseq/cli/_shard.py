@@ -13,7 +13,6 @@ from jaxseq.text import Sentence, iter_conll
 
 
 def add_shard(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``jaxseq shard``."""
     parser.description = (
         "Compute the features of a labelled corpus of columns part by part, and write them to a "
         "folder of shards for train --shards. Each file is read three times, and never held whole."

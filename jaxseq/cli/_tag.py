@@ -36,7 +36,6 @@ CHUNK = 2000
 
 
 def add_tag(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``jaxseq tag``."""
     parser.description = (
         "Label new sentences: write their lines with the label as one more column. Files of any "
         "size are read and written as a stream."

@@ -18,7 +18,7 @@ import numpy as np
 
 from jaxseq._runtime import Outcome
 from jaxseq.cli._constraints import columns_of_rules
-from jaxseq.cli._files import Corpus, Part, read_corpus, read_unlabelled, require_model_place
+from jaxseq.cli._files import Corpus, read_corpus, read_unlabelled, require_model_place
 from jaxseq.cli._models import add_templates_option, columns_read
 from jaxseq.cli._options import CommandParser, add_corpus_options, loaded_later, one_line
 from jaxseq.metrics import span_scores
@@ -96,8 +96,8 @@ def add_training_options(
     return sources
 
 
-def add_unlabelled_option(group: Any, required: bool = False) -> None:
-    """Add ``--unlabelled`` to a parser or to a group of it."""
+def add_unlabelled_options(group: Any, *, required: bool = False, vocabulary: bool = True) -> None:
+    """Add ``--unlabelled`` and ``--vocabulary`` to a group of options."""
     group.add_argument(
         "--unlabelled",
         required=required,
@@ -106,15 +106,12 @@ def add_unlabelled_option(group: Any, required: bool = False) -> None:
         help="one or more files of sentences in the format of --train, whose labels are ignored; "
         "columns may also lack the label, or be words alone (- is standard input)",
     )
-
-
-def add_vocabulary_option(group: Any) -> None:
-    """Add ``--vocabulary`` to a parser or to a group of it."""
-    group.add_argument(
-        "--vocabulary",
-        choices=("all", "labelled"),
-        help="the sentences that attributes or words are taken from (all)",
-    )
+    if vocabulary:
+        group.add_argument(
+            "--vocabulary",
+            choices=("all", "labelled"),
+            help="the sentences that attributes or words are taken from (all)",
+        )
 
 
 # Runs of several processes: their options, and how each of them ends.
@@ -272,41 +269,29 @@ def read_training(
     With as many files as processes or more, each reads its own; with fewer, every Nth sentence of
     all. One process reads everything, and needs no places.
     """
-    if peers.count == 1:
-        return _joined(_read_each(files, options)), None
+    alone, apart = peers.count == 1, len(files) >= peers.count
+    scheme = getattr(options, "scheme", None)  # which only a CRF has
+    siblings = files if apart and not alone else ()  # one of which may have no sentences
+    corpora: list[Corpus] = []
+    before = 0  # sentences of earlier files, as turns go on across files
     with peers.guard():
-        if len(files) >= peers.count:
-            own = _read_each(files[peers.index :: peers.count], options, siblings=files)
-            corpus, numbers = _joined(own), _numbers_of_files(own, len(files), peers)
+        for path in files[peers.index :: peers.count] if apart else files:
+            part = (0, 1) if apart else ((peers.index - before) % peers.count, peers.count)
+            like = corpora[0].names if corpora else None
+            corpora.append(read_corpus(path, options, scheme, like, part, siblings))
+            before += corpora[-1].sentences_in_file
+        corpus = _joined(corpora)
+        if alone:
+            return corpus, None
+        if apart:
+            numbers = _numbers_of_files(corpora, len(files), peers)
         else:
-            corpus = _joined(_read_each(files, options, peers=peers))
-            count = len(corpus.sentences)
             # Process i has sentences i, i + N, …: what it reads does not depend on their lengths.
+            count = len(corpus.sentences)
             numbers = peers.index + peers.count * np.arange(count, dtype=np.int64)
         # Templates count columns, so that another file's names would mean other features.
         peers.check_same(f"{', '.join(files)}: columns", list(corpus.names))
     return corpus, numbers
-
-
-def _read_each(
-    files: Sequence[str],
-    options: argparse.Namespace,
-    *,
-    peers: Peers | None = None,
-    siblings: Sequence[str] = (),
-) -> list[Corpus]:
-    """The sentences of every file; with processes, those whose turn it is."""
-    corpora: list[Corpus] = []
-    before = 0  # sentences of earlier files, as turns go on across files
-    for path in files:
-        part: Part = (0, 1)
-        if peers is not None:
-            part = (peers.index - before) % peers.count, peers.count
-        like = corpora[0].names if corpora else None
-        scheme = getattr(options, "scheme", None)  # which only a CRF has
-        corpora.append(read_corpus(path, options, scheme, like, part, siblings))
-        before += corpora[-1].sentences_in_file
-    return corpora
 
 
 def _joined(corpora: list[Corpus]) -> Corpus:

@@ -20,8 +20,7 @@ from jaxseq.cli._train import (
     TrainingData,
     add_process_options,
     add_training_options,
-    add_unlabelled_option,
-    add_vocabulary_option,
+    add_unlabelled_options,
     check_places,
     finish,
     iterations_before_interrupt,
@@ -41,7 +40,6 @@ ENTROPY_OPTIONS = ("entropy_weight", "entropy_gradient", "vocabulary", "choose_e
 
 
 def add_crf(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``jaxseq train crf``."""
     parser.description = (
         "Train a conditional random field on a labelled corpus, with or without unlabelled "
         "sentences. Ctrl-C keeps the best model so far."
@@ -60,7 +58,7 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
         "Learn from sentences without labels, too: add the entropy of the model on them to the "
         "loss, so that the model is to be sure of them.",
     )
-    add_unlabelled_option(group)
+    add_unlabelled_options(group)
     weights = group.add_mutually_exclusive_group()
     weights.add_argument(
         "--entropy-weight",
@@ -80,7 +78,6 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
         choices=("mann", "jiao", "autodiff"),
         help="how its gradient is computed; all give the same model (mann)",
     )
-    add_vocabulary_option(group)
     add_process_options(parser)
     parser.set_defaults(run=_run, method="crf")
 
@@ -101,7 +98,12 @@ def _learn(
 
     with peers.guard():  # before hours of cross-validation or training
         if options.choose_entropy_weight:
-            check_choosable(data.train)
+            data.train.known_labels()
+            if len(data.train.sentences) < FOLDS:
+                raise ValueError(
+                    f"{data.train.path}: expected at least {FOLDS} sentences to choose the weight "
+                    f"of the entropy on, found {len(data.train.sentences)}"
+                )
         older = None if options.warm_start is None else load(options.warm_start)
     arguments = {"warm_start_from": older, **data.fit_arguments()}
     if data.unlabelled is not None:
@@ -124,7 +126,6 @@ class EntropyChoice:
     notes: Notes
 
     def as_dict(self) -> dict[str, Any]:
-        """For the report."""
         return {
             "scoring": self.scoring,
             "folds": FOLDS,
@@ -140,16 +141,6 @@ class EntropyChoice:
             mark = " *" if weight == self.result.best else ""
             lines.append(f"          {weight:<6g}  {mean:.4f}{mark}")
         return "\n".join(lines)
-
-
-def check_choosable(train: Corpus) -> None:
-    """ValueError for a corpus that cannot be cross-validated on."""
-    train.known_labels()
-    if len(train.sentences) < FOLDS:
-        raise ValueError(
-            f"{train.path}: expected at least {FOLDS} sentences to choose the weight of the "
-            f"entropy on, found {len(train.sentences)}"
-        )
 
 
 def _choose_weight(

@@ -13,8 +13,7 @@ from jaxseq.cli._train import (
     TrainingData,
     add_process_options,
     add_training_options,
-    add_unlabelled_option,
-    add_vocabulary_option,
+    add_unlabelled_options,
     run_training,
 )
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def add_hmm(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``jaxseq train hmm``."""
     parser.description = (
         "Train a hidden Markov model: relative frequencies of the labelled sentences, and with "
         "--unlabelled EM from there. Ctrl-C keeps the best model so far."
@@ -32,8 +30,7 @@ def add_hmm(parser: argparse.ArgumentParser) -> None:
     add_training_options(parser, "the unfinished EM", "hmm")
     add_hmm_settings(parser)
     group = parser.add_argument_group("EM on unlabelled sentences")
-    add_unlabelled_option(group)
-    add_vocabulary_option(group)
+    add_unlabelled_options(group)
     add = group.add_argument
     add("--max-iterations", type=int, default=500, metavar="N", help="of EM (500)")
     add("--em", choices=("soft", "hard"), help="count all labellings, or only the best (soft)")

@@ -35,8 +35,7 @@ from jaxseq.cli._train import (
     TrainingData,
     add_process_options,
     add_training_options,
-    add_unlabelled_option,
-    add_vocabulary_option,
+    add_unlabelled_options,
     iterations_before_interrupt,
     run_training,
 )
@@ -86,7 +85,6 @@ def _words_on_interrupt(learner: Any, rounds: str) -> str | None:
 
 
 def add_self(parser: CommandParser) -> None:
-    """Add the models of ``jaxseq train self``."""
     parser.description = (
         "Train on the labelled sentences, label the unlabelled ones, train on everything, until "
         "no label changes. Ctrl-C keeps the best model so far."
@@ -97,7 +95,7 @@ def add_self(parser: CommandParser) -> None:
 def _add_self_options(parser: CommandParser, model: str) -> None:
     add_training_options(parser, "the labels of the last round", model)
     group = parser.add_argument_group("self-training")
-    add_unlabelled_option(group, required=True)
+    add_unlabelled_options(group, required=True, vocabulary=False)
     group.add_argument(
         "--confidence",
         type=parse_probability,
@@ -151,7 +149,6 @@ def _learn_self(
 
 
 def add_codl(parser: CommandParser) -> None:
-    """Add the models of ``jaxseq train codl``."""
     parser.description = (
         "Constraint-driven learning: label the unlabelled sentences under constraints, learn from "
         "that, and again. Ctrl-C keeps the best model so far."
@@ -162,7 +159,7 @@ def add_codl(parser: CommandParser) -> None:
 def _add_codl_options(parser: CommandParser, model: str) -> None:
     add_training_options(parser, "the labellings of the last cycle", model)
     group = parser.add_argument_group("constraint-driven learning")
-    add_unlabelled_option(group, required=True)
+    add_unlabelled_options(group, required=True, vocabulary=model == "hmm")
     add = group.add_argument
     add_constraint_options(add)
     add(
@@ -191,7 +188,6 @@ def _add_codl_options(parser: CommandParser, model: str) -> None:
     )
     add("--cycles", type=parse_count, metavar="N", help="how often at most (5)")
     if model == "hmm":
-        add_vocabulary_option(group)
         add_process_options(parser)
     parser.set_defaults(run=_run_codl)
 

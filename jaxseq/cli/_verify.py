@@ -8,7 +8,6 @@ import re
 
 
 def add_verify(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``jaxseq verify``."""
     parser.description = (
         "Check every hand-derived quantity against autodiff, central differences and "
         "enumeration. Exit status 1 when anything fails."

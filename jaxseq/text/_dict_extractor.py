@@ -213,7 +213,6 @@ def _rows(
     return TokenFeatures(rows, values, lengths, None)
 
 
-# -------------------------------------------------------------------------------------------------
 # Stored extractors of any kind.
 
 

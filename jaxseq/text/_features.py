@@ -177,7 +177,6 @@ def _stack(arrays: list[np.ndarray], fill: int) -> np.ndarray:
     return stacked
 
 
-# -------------------------------------------------------------------------------------------------
 # What every feature extractor does.
 
 LARGEST_COUNT = int(np.iinfo(np.int32).max)  # ids are int32

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-# -------------------------------------------------------------------------------------------------
 # Word types: the spelling properties of Wanvarie et al. (2011), table 3.
 
 NO_WORD_TYPE = "Plain"
@@ -95,7 +94,6 @@ def word_type(word: str) -> str:
     return "+".join(word_types(word)) or NO_WORD_TYPE
 
 
-# -------------------------------------------------------------------------------------------------
 # Functions of one token's string that templates may call.
 
 

@@ -21,7 +21,6 @@ from jaxseq.text._sentence import Sentence
 
 Path = str | os.PathLike[str]
 
-# -------------------------------------------------------------------------------------------------
 # Text files: one place for encodings, byte order marks, line ends and compression.
 
 
@@ -81,7 +80,6 @@ def _raise_undecodable(path: Path, encoding: str) -> NoReturn:
     raise ValueError(f"{os.fspath(path)}: changed while it was read")
 
 
-# -------------------------------------------------------------------------------------------------
 # Files of columns: one token per line, a blank line between sentences.
 
 DOCSTART = "-DOCSTART-"  # the first cell of the line that CoNLL-2003 has between documents
@@ -401,7 +399,6 @@ def _check_writable(
         raise ValueError(f"sentence {index}: expected at least one token, got none")
 
 
-# -------------------------------------------------------------------------------------------------
 # Plain text, one sentence per line.
 
 _TOKENS = re.compile(r"\w+|[^\w\s]")
@@ -431,7 +428,7 @@ def read_plain(
     blank: str = "skip",
     encoding: str = "utf-8",
 ) -> list[Sentence]:
-    """Read plain text: one sentence per line.
+    """Read plain text: one sentence per line, of which the words are the column "word".
 
     Args:
         path: the file; a name that ends with ``.gz`` is decompressed.
@@ -439,9 +436,6 @@ def read_plain(
         blank: what to do with a line without tokens: "skip" leaves it out; "keep" makes it a
             sentence without tokens, so that sentences and lines stay in step.
         encoding: of the text.
-
-    Returns:
-        The sentences, with the column "word".
 
     Raises:
         ValueError: with the file and the line, for bytes that are not of the encoding and for
@@ -465,7 +459,7 @@ def iter_plain(
     blank: str = "skip",
     encoding: str = "utf-8",
 ) -> Iterator[Sentence]:
-    """The sentences of a plain text one by one, in the memory of one; see `read_plain`.
+    """The sentences of a plain text one by one, in the memory of one.
 
     Args:
         path: the file; this and the others as for `read_plain`.

@@ -14,7 +14,6 @@ from jaxseq.text._functions import Call, compose, is_flag
 from jaxseq.text._templates import Atom, Template, Templates
 from jaxseq.text._vocabulary import Column, KeySpace, SharedCorpus, StringTable, read_corpus
 
-# -------------------------------------------------------------------------------------------------
 # What an extractor has to compute for a set of templates.
 
 
@@ -83,7 +82,6 @@ class Plan:
         ]
 
 
-# -------------------------------------------------------------------------------------------------
 # Values of atoms at all tokens of a corpus, as numbers.
 
 

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 from jaxseq.text._functions import FUNCTIONS, Call
 from jaxseq.text._readers import iter_lines
 
-# -------------------------------------------------------------------------------------------------
 # One feature template: literal text and atoms, each atom a string near the token.
 
 
@@ -98,7 +97,6 @@ def native_template(atoms: tuple[Atom, ...]) -> Template:
     return Template(text, tuple(pieces))
 
 
-# -------------------------------------------------------------------------------------------------
 # The parser of templates in jaxseq's notation.
 
 
@@ -245,7 +243,6 @@ class _Parser:
         raise ValueError(f"{where}: expected {expected}, found {seen}")
 
 
-# -------------------------------------------------------------------------------------------------
 # Templates in the notation of CRF++.
 
 
@@ -499,24 +496,20 @@ def read_templates(path: str | os.PathLike[str], columns: Sequence[str] | None =
         path: the file, in UTF-8.
         columns: names of the columns 0, 1, … of a CRF++ file; None calls them "0", "1", ….
 
-    Returns:
-        The templates.
-
     Raises:
         ValueError: ``path:line: …`` on a line that is no template.
 
     Example:
-        >>> import tempfile
+        >>> import pathlib, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with open(f"{folder}/template", "w") as file:
-        ...         _ = file.write("# words\\nU00:%x[-1,0]\\nU01:%x[0,0]\\n\\nB\\n")
-        ...     read_templates(f"{folder}/template", columns=["word"])
+        ...     path = pathlib.Path(folder, "template")
+        ...     _ = path.write_text("# words\\nU00:%x[-1,0]\\nU01:%x[0,0]\\n\\nB\\n")
+        ...     read_templates(path, columns=["word"])
         Templates(['U00:%x[-1,word]', 'U01:%x[0,word]'], bigram=[], transitions=True)
     """
     return Templates.parse("\n".join(iter_lines(path)), columns, os.fspath(path))
 
 
-# -------------------------------------------------------------------------------------------------
 # Feature templates of the papers.
 
 

@@ -161,7 +161,6 @@ def _column(rows: list[Sequence[Any]], name: str) -> Column:
     return Column.from_cells(cells)
 
 
-# -------------------------------------------------------------------------------------------------
 # A corpus that several processes read, a part each, and one vocabulary for all of them.
 #
 # Numbers of strings and attributes are those that a single process would have given to the whole
@@ -251,7 +250,6 @@ class SharedCorpus:
         return received
 
 
-# -------------------------------------------------------------------------------------------------
 # Numbering of combinations: tuples of small numbers become one number each.
 
 LARGEST_KEY = 2**62  # keys stay below it, so that no product leaves int64
@@ -415,7 +413,6 @@ def _find(known: np.ndarray, keys: np.ndarray, size: int) -> np.ndarray:
     return np.where(known[places] == keys, places, -1)
 
 
-# -------------------------------------------------------------------------------------------------
 # Checks of stored arrays, which may come from anywhere.
 
 
