@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence, Sized
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 __all__ = [
+    "LabelScores",
     "McNemar",
     "SpanCounts",
     "SpanScores",
     "cohen_kappa",
+    "label_scores",
     "mcnemar",
     "span_scores",
     "spans",
+    "spell_spans",
     "token_accuracy",
 ]
 
@@ -182,6 +186,7 @@ def mcnemar(gold: Labellings, predicted_a: Labellings, predicted_b: Labellings) 
 
 _SAME_AS = {"L": "E", "U": "S"}  # BILOU's letters for what IOBES calls E and S
 _OUTSIDE = ("O", ".")
+_ALONE = ("[", "]")  # each is a span of one token
 
 
 def _pairs(*texts: str) -> frozenset[tuple[str, ...]]:
@@ -190,8 +195,34 @@ def _pairs(*texts: str) -> frozenset[tuple[str, ...]]:
 
 # Letters of two tags of one type, one after the other. In each table the first text is the script's
 # own, the second is for IOBES, which the script does not know.
-_END_BETWEEN = _pairs("BB IB EE EI", "EB BS IS ES SB SI SE SS")
+_END_BETWEEN = _pairs("BB BO IB IO EE EI EO", "EB BS IS ES SB SI SE SS SO")
 _START_AT_SECOND = _pairs("BB IB OB OI EE EI OE", "EB OS BS IS ES SB SI SE SS")
+
+Tag = tuple[str, str]  # letter and type
+
+
+def _split_tag(tag: str) -> Tag:
+    letter, _, kind = tag.partition("-")
+    return _SAME_AS.get(letter, letter), kind
+
+
+def _ends(last: Tag, tag: Tag) -> bool:
+    """Whether the script sees a span end between two tags: what is open may go on over others."""
+    (last_letter, last_kind), (letter, kind) = last, tag
+    if last_letter in _ALONE or (last_letter, letter) in _END_BETWEEN:
+        return True
+    return last_letter not in _OUTSIDE and last_kind != kind
+
+
+def _starts(last: Tag, tag: Tag) -> bool:
+    """Whether the script sees a span start at the second of two tags."""
+    (last_letter, last_kind), (letter, kind) = last, tag
+    if letter in _ALONE or (last_letter, letter) in _START_AT_SECOND:
+        return True
+    return letter not in _OUTSIDE and last_kind != kind
+
+
+_BREAK = _split_tag("O")  # stands between sentences
 
 
 def spans(tags: Sequence[str]) -> list[Span]:
@@ -200,9 +231,10 @@ def spans(tags: Sequence[str]) -> list[Span]:
     No tag is illegal: a span begins where the type changes, or where the letters say so (such as
     O and then I), and ends likewise, so that tags of IOB1 and IOB2 and the errors of a labeller
     are all read. The letters E and S of IOBES, and L and U of BILOU, which mean the same, are
-    read too. For B, I, E and O the rules are those of the script, with one exception that IOBES
-    needs: B after E of the same type begins a span. A tag is split at its first dash; without
-    one its type is empty.
+    read too, and ``[`` and ``]`` are spans of one token each. For B, I, E and O the rules are those
+    of the script, with one exception that IOBES needs: B after E of the same type begins a span.
+    A tag is split at its first dash; without one its type is empty. O and ``.`` are outside of
+    spans, whatever their type.
 
     Args:
         tags: one sequence. (`jaxseq.text.tag_spans` reads it strictly by one scheme.)
@@ -218,29 +250,47 @@ def spans(tags: Sequence[str]) -> list[Span]:
         Tjong Kim Sang & Buchholz (2000), "Introduction to the CoNLL-2000 shared task: chunking".
     """
     closed: list[Span] = []
-    last_letter, last_kind, start = "O", "", -1
-    for position, tag in enumerate([*tags, "O"]):  # the O ends a span that is open to the last
-        letter, _, kind = tag.partition("-")
-        letter = _SAME_AS.get(letter, letter)
-        outside, same = letter in _OUTSIDE, kind == last_kind
-        pair = (last_letter, letter)
-        if start >= 0 and (outside or not same or pair in _END_BETWEEN):
-            closed.append((start, position, last_kind))
+    last, start = _BREAK, -1
+    for position, tag in enumerate(map(_split_tag, [*tags, "O"])):  # the O ends what is still open
+        starts, outside = _starts(last, tag), tag[0] in _OUTSIDE
+        if start >= 0 and (starts or outside or _ends(last, tag)):
+            closed.append((start, position, last[1]))
             start = -1
-        if not outside and (not same or pair in _START_AT_SECOND):
+        if starts:
             start = position
-        last_letter, last_kind = letter, kind
+        last = tag
     return closed
+
+
+_SPAN_LETTERS = frozenset("BIESLU.[]")
+
+
+def spell_spans(labels: Iterable[str]) -> bool:
+    """Whether labels spell spans, as B-NP and I-NP do: else they are classes of tokens.
+
+    They do where one of them is a letter of a scheme and a type, such as ``B-NP``, or where all
+    are such letters or ``O``. Parts of speech, ``-LRB-`` and ``.`` among them, do not.
+
+    Args:
+        labels: all of them, or those of all tokens.
+
+    Example:
+        >>> spell_spans(["O", "B-NP", "I-NP"]), spell_spans(["NN", ".", "-LRB-"])
+        (True, False)
+    """
+    split = [label.partition("-") for label in set(labels)]
+    typed = any(letter in _SPAN_LETTERS and kind for letter, _, kind in split)
+    return typed or all(letter in _SPAN_LETTERS or letter == "O" for letter, _, _ in split)
 
 
 @dataclass(frozen=True)
 class SpanCounts:
-    """How many spans are right, predicted and there to be found.
+    """How many spans, or tokens of a label, are right, predicted and there to be found.
 
     Args:
-        tp: spans that are predicted and gold: same start, same stop, same type.
-        predicted: spans that are predicted.
-        gold: spans that are gold.
+        tp: those that are predicted and gold; of spans, with the same start, stop and type.
+        predicted: those that are predicted.
+        gold: those that are gold.
 
     Example:
         >>> counts = SpanCounts(tp=3, predicted=4, gold=6)
@@ -311,7 +361,9 @@ class SpanScores:
             accuracy = 100 * self.correct_tokens / self.tokens
             lines += [f"accuracy: {accuracy:6.2f}%; {_ratios(all_types)}"]
         for kind, counts in self.by_type.items():
-            lines += [f"{kind:>17}: {_ratios(counts)}  {counts.predicted}"]
+            # The script lists the empty type twice where both labellings have it.
+            times = 2 if not kind and counts.gold and counts.predicted else 1
+            lines += [f"{kind:>17}: {_ratios(counts)}  {counts.predicted}"] * times
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -328,8 +380,9 @@ class SpanScores:
 def span_scores(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> SpanScores:
     """Precision, recall and F1 of predicted spans, overall and by type.
 
-    A span is right when start, stop and type all are. Tags are read by `spans`, so any scheme
-    will do, also two different ones; token accuracy compares the tags as they stand.
+    A span is right when start, stop and type all are. Tags are read as `spans` reads them, so any
+    scheme will do, also two different ones; token accuracy compares the tags as they stand. The
+    counts are those of conlleval, on the oddest tags too, but for the letters of IOBES.
 
     Args:
         gold: the right tags, one sequence per sentence.
@@ -349,17 +402,33 @@ def span_scores(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]
     """
     right, guessed, wanted = Counter[str](), Counter[str](), Counter[str]()
     tokens = correct_tokens = 0
+    last_gold = last_predicted = _BREAK
+    agreeing = False  # within a span that has been right since it began in both
     for gold_tags, predicted_tags in _align_sentences(gold=gold, predicted=predicted):
-        gold_spans, predicted_spans = spans(gold_tags), spans(predicted_tags)
-        wanted.update(kind for _, _, kind in gold_spans)
-        guessed.update(kind for _, _, kind in predicted_spans)
-        # A span counts as right where start, stop and type are: sets of triples intersect.
-        right.update(kind for _, _, kind in set(gold_spans) & set(predicted_spans))
         tokens += len(gold_tags)
         correct_tokens += sum(map(str.__eq__, gold_tags, predicted_tags))
+        pairs = zip(map(_split_tag, gold_tags), map(_split_tag, predicted_tags))
+        # As the script does it, tag by tag and with a break between sentences. Odd tags need that:
+        # a span that nothing ends is no span of the list that `spans` makes.
+        for gold_tag, predicted_tag in chain(pairs, [(_BREAK, _BREAK)]):
+            if agreeing:
+                ends, also_ends = _ends(last_gold, gold_tag), _ends(last_predicted, predicted_tag)
+                if ends and also_ends and last_gold[1] == last_predicted[1]:
+                    right[last_gold[1]] += 1
+                    agreeing = False
+                elif ends != also_ends or gold_tag[1] != predicted_tag[1]:
+                    agreeing = False
+            starts = _starts(last_gold, gold_tag)
+            also_starts = _starts(last_predicted, predicted_tag)
+            wanted[gold_tag[1]] += starts
+            guessed[predicted_tag[1]] += also_starts
+            if starts and also_starts and gold_tag[1] == predicted_tag[1]:
+                agreeing = True
+            last_gold, last_predicted = gold_tag, predicted_tag
+    right[last_gold[1]] += agreeing  # a span that nothing has ended
     by_type = {
         kind: SpanCounts(right[kind], guessed[kind], wanted[kind])
-        for kind in sorted(wanted | guessed)
+        for kind in sorted(kind for kind in wanted | guessed if wanted[kind] or guessed[kind])
     }
     overall = SpanCounts(right.total(), guessed.total(), wanted.total())
     return SpanScores(overall, by_type, tokens, correct_tokens)
@@ -371,3 +440,127 @@ def _ratios(counts: SpanCounts) -> str:
     recall = 100 * counts.tp / counts.gold if counts.gold else 0.0
     f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
     return f"precision: {precision:6.2f}%; recall: {recall:6.2f}%; FB1: {f1:6.2f}"
+
+
+MOST_IN_MATRIX = 20  # labels; of more, those that are confused most often
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """The result of `label_scores`.
+
+    Args:
+        by_label: label → its counts, sorted by label.
+        confusion: (gold, predicted) → how many tokens have the two labels.
+        tokens: how many tokens there are.
+        correct_tokens: how many of them have the right label.
+
+    Example:
+        >>> scores = label_scores([["DT", "NN", "NN"]], [["DT", "NN", "VB"]])
+        >>> scores.by_label["NN"], scores.confusion["NN", "VB"]
+        (SpanCounts(tp=1, predicted=1, gold=2), 1)
+    """
+
+    by_label: dict[str, SpanCounts]
+    confusion: dict[tuple[str, str], int]
+    tokens: int
+    correct_tokens: int
+
+    @property
+    def accuracy(self) -> float:
+        """The share of tokens with the right label; 0 when there are no tokens."""
+        return self.correct_tokens / self.tokens if self.tokens else 0.0
+
+    def table(self) -> str:
+        """Accuracy, the scores of each label in per cent, and the confusion matrix."""
+        lines = [
+            f"processed {self.tokens} tokens with {len(self.by_label)} labels; "
+            f"correct: {self.correct_tokens}.",
+            f"accuracy: {100 * self.accuracy:6.2f}%",
+        ]
+        for label, counts in self.by_label.items():
+            lines += [f"{label:>17}: {_ratios(counts)}  {counts.predicted}"]
+        return "\n".join([*lines, "", *self._matrix()])
+
+    def _matrix(self) -> list[str]:
+        wrong = Counter[str]()
+        for (gold, predicted), count in self.confusion.items():
+            if gold != predicted:
+                wrong.update({gold: count, predicted: count})
+        shown, title = list(self.by_label), "gold labels in rows, predicted ones in columns"
+        if len(shown) > MOST_IN_MATRIX:
+            most = {label for label, _ in wrong.most_common(MOST_IN_MATRIX)}
+            shown = [label for label in shown if label in most]
+            title += f" (the {len(shown)} labels that are confused most often)"
+        cells = [[self.confusion.get((gold, label), 0) for label in shown] for gold in shown]
+        widths = [
+            max(len(label), *(len(str(row[k])) for row in cells)) for k, label in enumerate(shown)
+        ]
+        first = max(map(len, shown), default=0)
+        heads = "  ".join(f"{label:>{width}}" for label, width in zip(shown, widths))
+        lines = [title, f"{'':{first}}  {heads}"] if shown else []
+        for label, row in zip(shown, cells):
+            numbers = "  ".join(f"{count:{width}}" for count, width in zip(row, widths))
+            lines.append(f"{label:>{first}}  {numbers}")
+        return lines
+
+    def as_dict(self) -> dict[str, Any]:
+        """All scores by name, in plain numbers and dicts, as for JSON."""
+        confusion: dict[str, dict[str, int]] = {}
+        for (gold, predicted), count in self.confusion.items():
+            confusion.setdefault(gold, {})[predicted] = count
+        return {
+            "accuracy": self.accuracy,
+            "tokens": self.tokens,
+            "correct_tokens": self.correct_tokens,
+            "by_label": {label: counts.as_dict() for label, counts in self.by_label.items()},
+            "confusion": confusion,
+        }
+
+
+def label_scores(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> LabelScores:
+    """Accuracy, scores of each label and the confusion matrix, of labels that spell no spans.
+
+    Args:
+        gold: the right labels, one sequence per sentence.
+        predicted: as many labels.
+
+    Returns:
+        The scores; `LabelScores.table` prints them.
+
+    Example:
+        >>> print(label_scores([["DT", "NN", "NN"]], [["DT", "NN", "VB"]]).table())
+        processed 3 tokens with 3 labels; correct: 2.
+        accuracy:  66.67%
+                       DT: precision: 100.00%; recall: 100.00%; FB1: 100.00  1
+                       NN: precision: 100.00%; recall:  50.00%; FB1:  66.67  1
+                       VB: precision:   0.00%; recall:   0.00%; FB1:   0.00  1
+        <BLANKLINE>
+        gold labels in rows, predicted ones in columns
+            DT  NN  VB
+        DT   1   0   0
+        NN   0   1   1
+        VB   0   0   0
+    """
+    pairs = Counter[tuple[str, str]]()
+    for gold_labels, predicted_labels in _align_sentences(gold=gold, predicted=predicted):
+        pairs.update(zip(gold_labels, predicted_labels))
+    wanted, guessed = Counter[str](), Counter[str]()
+    for (right, guess), count in pairs.items():
+        wanted[right] += count
+        guessed[guess] += count
+    by_label = {
+        label: SpanCounts(pairs[label, label], guessed[label], wanted[label])
+        for label in sorted(wanted | guessed)
+    }
+    correct = sum(counts.tp for counts in by_label.values())
+    return LabelScores(by_label, dict(sorted(pairs.items())), pairs.total(), correct)
+
+
+def usual_scores(
+    gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]
+) -> SpanScores | LabelScores:
+    """`span_scores` where the labels of either side spell spans, else `label_scores`."""
+    gold, predicted = list(gold), list(predicted)
+    labels = {label for sentence in chain(gold, predicted) for label in sentence}
+    return (span_scores if spell_spans(labels) else label_scores)(gold, predicted)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxseq.metrics import span_scores
+from jaxseq.metrics import SpanScores, usual_scores
 from jaxseq.text import Sentence
 
 try:
@@ -198,11 +198,12 @@ class ActiveRun:
         """F1 and accuracy of a tagger on the sentences of ``--dev``, None where there are none."""
         scores: dict[str, float | None] = {"dev_f1": None, "dev_accuracy": None}
         if self.corpora.dev and tagger is not None:
-            measured = span_scores(self.corpora.dev_labels, tagger.predict(self.corpora.dev))
+            measured = usual_scores(self.corpora.dev_labels, tagger.predict(self.corpora.dev))
             scores["dev_accuracy"] = measured.accuracy
             # An F1 of 0 beside an accuracy of 1 would be taken for a failure.
-            if measured.overall.gold or measured.overall.predicted:  # labels of phrases
-                scores["dev_f1"] = measured.overall.f1
+            spans = measured.overall if isinstance(measured, SpanScores) else None
+            if spans is not None and (spans.gold or spans.predicted):
+                scores["dev_f1"] = spans.f1
         return scores
 
 

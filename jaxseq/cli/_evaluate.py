@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from itertools import groupby
 
 from jaxseq.cli._constraints import ConstrainedTagger, columns_of_rules, read_rules
 from jaxseq.cli._files import column_blocks, columns_of_model, read_corpus, require_columns, shown
@@ -14,13 +15,17 @@ from jaxseq.cli._options import (
     check_constraint_options,
     flag,
 )
-from jaxseq.metrics import cohen_kappa, mcnemar, span_scores, token_accuracy
+from jaxseq.metrics import cohen_kappa, mcnemar, token_accuracy, usual_scores
 
 Labels = list[list[str]]
+BOUNDARY = "-X-"  # the first cell of a line that ends a sentence, and is no token, for conlleval
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Evaluate the labels in a file, or those that a model predicts."
+    parser.description = (
+        "Evaluate the labels in a file, or those that a model predicts: spans as conlleval does, "
+        "and labels that spell no spans, such as parts of speech, by tokens."
+    )
     add = parser.add_argument
     add(
         "file",
@@ -45,7 +50,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     gold, predicted, source = _labels(options)
-    scores = span_scores(gold, predicted)
+    scores = usual_scores(gold, predicted)
     lines, report = [scores.table()], scores.as_dict()
     if options.tokens:
         accuracy, kappa = token_accuracy(gold, predicted), cohen_kappa(gold, predicted)
@@ -104,7 +109,7 @@ def _predictions_of_model(options: argparse.Namespace) -> tuple[Labels, Labels]:
 
 
 def _read_predictions(path: str, delimiter: str | None) -> tuple[Labels, Labels]:
-    """The last two columns; -DOCSTART- lines count as tokens, as they do for conlleval."""
+    """The last two columns; -DOCSTART- lines are tokens, as for conlleval, and -X- lines none."""
     gold: Labels = []
     predicted: Labels = []
     for block in column_blocks(path, delimiter):
@@ -113,8 +118,12 @@ def _read_predictions(path: str, delimiter: str | None) -> tuple[Labels, Labels]
                 f"{shown(path)}:{block.first}: expected at least 2 columns, the last two gold and "
                 f"predicted labels, found {len(block.columns)}: {block.lines[0]!r:.200}"
             )
-        gold.append(list(block.columns[-2]))
-        predicted.append(list(block.columns[-1]))
+        rows = zip(block.columns[0], block.columns[-2], block.columns[-1])
+        for ends, pairs in groupby(rows, lambda row: row[0] == BOUNDARY):
+            if not ends:
+                _, right, guessed = zip(*pairs)
+                gold.append(list(right))
+                predicted.append(list(guessed))
     if not gold:
         raise ValueError(f"{shown(path)}: expected at least one token, found none")
     return gold, predicted

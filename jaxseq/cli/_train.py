@@ -21,7 +21,7 @@ from jaxseq.cli._constraints import columns_of_rules
 from jaxseq.cli._files import Corpus, read_corpus, read_unlabelled, require_model_place
 from jaxseq.cli._models import add_templates_option, columns_read
 from jaxseq.cli._options import CommandParser, add_corpus_options, loaded_later, one_line
-from jaxseq.metrics import span_scores
+from jaxseq.metrics import usual_scores
 from jaxseq.text import Sentence
 
 if TYPE_CHECKING:
@@ -419,7 +419,7 @@ def finish(
     report, table = _report(trained, counts, unlabelled, options.out), None
     if dev is not None:
         try:
-            scores = span_scores(
+            scores = usual_scores(
                 dev.known_labels(), (trained.predict or tagger.predict)(dev.sentences)
             )
             table, report["dev"] = scores.table(), scores.as_dict()

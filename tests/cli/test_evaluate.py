@@ -108,3 +108,23 @@ def test_model_on_labelled_text(toy, tmp_path, succeed):
     assert report["by_type"]["VP"] == {
         "precision": 5 / 6, "recall": 1, "f1": 10 / 11, "tp": 5, "predicted": 6, "gold": 5,
     }  # fmt: skip
+
+
+def test_a_line_that_begins_with_x_ends_a_sentence_and_is_no_token(tmp_path, succeed):
+    (tmp_path / "file").write_text("a B-A B-A\n-X- B-A I-A\nb I-A I-A\n")
+    out = succeed("evaluate", tmp_path / "file")
+    assert out.startswith("processed 2 tokens with 2 phrases; found: 2 phrases; correct: 2.\n")
+
+
+def test_parts_of_speech_are_evaluated_by_tokens(tmp_path, succeed):
+    (tmp_path / "file").write_text("the DT DT\n( -LRB- -LRB-\ndog NN VB\n. . .\n")
+    lines = succeed("evaluate", tmp_path / "file").splitlines()
+    assert lines[:3] == [
+        "processed 4 tokens with 5 labels; correct: 3.",
+        "accuracy:  75.00%",
+        "            -LRB-: precision: 100.00%; recall: 100.00%; FB1: 100.00  1",
+    ]
+    assert "   NN      0  0   0   0   1" in lines
+    report = json.loads(succeed("evaluate", tmp_path / "file", "--json"))
+    assert report["confusion"]["NN"] == {"VB": 1}
+    assert "overall" not in report

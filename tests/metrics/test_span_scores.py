@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxseq.metrics import SpanCounts, SpanScores, span_scores, spans
+from jaxseq.metrics import (
+    SpanCounts,
+    SpanScores,
+    label_scores,
+    span_scores,
+    spans,
+    spell_spans,
+)
 
 # Gold:      NP NP  VP  NP NP | PP  NP  -  | VP
 # Predicted: NP NP  VP  NP  - | PP  NP(2)  | ADJP
@@ -126,3 +133,113 @@ def test_ties_are_rounded_as_conlleval_rounds_them():
     gold = [["B-X"] * 23 + ["O"] * 137]
     predicted = [["B-X"] * 160]
     assert "precision:  14.38%; recall: 100.00%" in span_scores(gold, predicted).table()
+
+
+# Odd tags: counts and lines of conlleval.pl for them, which follow from its rules tag by tag.
+ODD = {
+    "brackets are spans of one token each": (
+        [["[-A", "[-A", "]-A", "O"]],
+        [["[-A", "O", "]-A", "]-A"]],
+        "processed 4 tokens with 3 phrases; found: 3 phrases; correct: 2.",
+    ),
+    "a typed full stop neither begins nor ends a span": (
+        [["B-A", ".-A", "I-A", "O"]],
+        [["B-A", ".-A", "I-A", "O"]],
+        "processed 4 tokens with 1 phrases; found: 1 phrases; correct: 1.",
+    ),
+    "a typed full stop in one of them only": (
+        [["B-A", ".-A", "O"]],
+        [["B-A", "O", "O"]],
+        "processed 3 tokens with 1 phrases; found: 1 phrases; correct: 0.",
+    ),
+    "what a full stop leaves open is never right": (
+        [["B-A", ".-A"], ["B-A"]],
+        [["B-A", ".-A"], ["B-A"]],
+        "processed 3 tokens with 2 phrases; found: 2 phrases; correct: 1.",
+    ),
+    "a full stop of another type ends it": (
+        [["B-A", ".-B", "I-B"]],
+        [["B-A", ".-B", "I-B"]],
+        "processed 3 tokens with 1 phrases; found: 1 phrases; correct: 1.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_tags_as_conlleval_counts_them(case):
+    gold, predicted, first = ODD[case]
+    assert span_scores(gold, predicted).table().splitlines()[0] == first
+
+
+def test_conlleval_lists_the_empty_type_twice():
+    line = "                 : precision: 100.00%; recall: 100.00%; FB1: 100.00  1"
+    assert span_scores([["B", "I"]], [["B", "I"]]).table().splitlines()[2:] == [line, line]
+
+
+SCHEME_TAGS = st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B", "E-A", "S-A", "U-B", "L-B"])
+
+
+@given(pairs=st.lists(st.lists(st.tuples(SCHEME_TAGS, SCHEME_TAGS), max_size=8), max_size=4))
+def test_tag_by_tag_or_by_lists_of_spans(pairs):
+    """Tags of the schemes leave nothing open, so that right spans are those in both lists."""
+    gold, predicted = ([[pair[k] for pair in sentence] for sentence in pairs] for k in (0, 1))
+    lists = [(spans(one), spans(other)) for one, other in zip(gold, predicted)]
+    both = sum(len(set(one) & set(other)) for one, other in lists)
+    counts = both, sum(len(other) for _, other in lists), sum(len(one) for one, _ in lists)
+    assert span_scores(gold, predicted).overall == SpanCounts(*counts)
+
+
+# ------------------------------------------------------------------------------- classes of tokens
+
+POS_GOLD = [["DT", "NN", "-LRB-", "NN", "."], ["NN"]]
+POS_PREDICTED = [["DT", "NN", "-LRB-", "VB", "."], ["DT"]]
+
+
+def test_labels_that_spell_no_spans():
+    scores = label_scores(POS_GOLD, POS_PREDICTED)
+    assert (scores.tokens, scores.correct_tokens) == (6, 4)
+    assert scores.accuracy == 4 / 6
+    assert scores.by_label == {
+        "-LRB-": SpanCounts(1, 1, 1),
+        ".": SpanCounts(1, 1, 1),
+        "DT": SpanCounts(1, 2, 1),
+        "NN": SpanCounts(1, 1, 3),
+        "VB": SpanCounts(0, 1, 0),
+    }
+    assert scores.table().splitlines()[-6:] == [
+        "       -LRB-  .  DT  NN  VB",
+        "-LRB-      1  0   0   0   0",
+        "    .      0  1   0   0   0",
+        "   DT      0  0   1   0   0",
+        "   NN      0  0   1   1   1",
+        "   VB      0  0   0   0   0",
+    ]
+    report = json.loads(json.dumps(scores.as_dict()))
+    assert report["confusion"]["NN"] == {"DT": 1, "NN": 1, "VB": 1}
+    assert report["by_label"]["DT"]["precision"] == 0.5
+
+
+def test_of_many_labels_the_matrix_has_those_that_are_confused():
+    names = [f"L{k:02}" for k in range(30)]
+    predicted = [*names[:28], "L29", "L28"]
+    lines = label_scores([names], [predicted]).table().splitlines()
+    assert lines[-3:] == ["     L28  L29", "L28    0    1", "L29    1    0"]
+    assert sum(line.startswith("  ") and "precision" in line for line in lines) == 30
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["O", "B-NP"], True),
+        (["B", "I", "O"], True),
+        (["O"], True),
+        (["[-A", "O"], True),
+        (["B-NP", "?"], True),
+        (["NN", "I", "O"], False),
+        (["NN", "-LRB-", "-RRB-", ".", ","], False),
+        (["FEATURES", "O"], False),
+        (["NOUN", "X"], False),
+    ],
+)
+def test_which_labels_spell_spans(labels, expected):
+    assert spell_spans(labels) == expected

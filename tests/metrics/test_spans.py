@@ -65,6 +65,9 @@ def test_another_type_begins_another_span(first, second):
         (["I-NP", "O-NP", "I-NP"], [(0, 1, "NP"), (2, 3, "NP")]),
         (["-X", "BB-X"], [(0, 2, "X")]),  # letters that mean nothing: the type alone decides
         (["FEATURES", "FEATURES"], []),
+        (["[-A", "[-A", "]", "I"], [(0, 1, "A"), (1, 2, "A"), (2, 3, "")]),
+        (["I-A", "[-A", "I-A", "I-A"], [(0, 1, "A"), (1, 2, "A")]),
+        (["B-A", ".-A", "I-A"], [(0, 1, "A")]),
     ],
 )
 def test_odd_tags(tags, expected):
