@@ -8,6 +8,8 @@ user has set come last and win: ``XLA_FLAGS="--xla_backend_optimization_level=3
 import gc
 import itertools
 import os
+import shutil
+import tempfile
 from importlib.metadata import version
 
 QUICK_COMPILING = ["--xla_backend_optimization_level=0"]
@@ -15,6 +17,15 @@ if version("jaxlib").startswith("0.10."):  # XLA aborts on a flag that it does n
     QUICK_COMPILING += ["--xla_cpu_use_fusion_emitters=false"]
     QUICK_COMPILING += ["--xla_cpu_parallel_codegen_split_count=1"]  # the other core is not idle
 os.environ["XLA_FLAGS"] = " ".join([*QUICK_COMPILING, os.environ.get("XLA_FLAGS", "")]).strip()
+
+# What one process has compiled, the other worker and the processes that tests start need not. The
+# folder is that of the process which makes it: workers find the variable set.
+OWN_CACHE = None
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    OWN_CACHE = tempfile.mkdtemp(prefix="jaxseq-tests-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = OWN_CACHE
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 gc.set_threshold(200_000, 20, 20)  # tracing makes many objects that live: one seventh of the time
 
@@ -45,6 +56,12 @@ hypothesis.settings.register_profile(
     suppress_health_check=SLOW_IS_FINE,
 )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_unconfigure():
+    """Leave no programs behind."""
+    if OWN_CACHE is not None:
+        shutil.rmtree(OWN_CACHE, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

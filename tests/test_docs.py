@@ -2,17 +2,14 @@
 
 import inspect
 import operator
-import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import get_origin
 
 import pytest
 
 import jaxseq
-
-ROOT = Path(__file__).parents[1]
+from tests.processes import ROOT, environment
 
 
 def _public(module) -> list[str]:
@@ -78,11 +75,8 @@ def test_every_room_has_its_examples_tried():
 
 @pytest.mark.parametrize("part", ROOMS)
 def test_examples_are_true(part):
-    env = {name: os.environ[name] for name in os.environ if not name.startswith(("JAX_", "XLA_"))}
-    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")])
-    env["XLA_FLAGS"] = os.environ["XLA_FLAGS"]  # of the suite, which compile quickly
     command = [sys.executable, "-c", RUN_EXAMPLES, *ROOMS[part]]
-    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(command, env=environment(), cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     tried = int(done.stdout.split()[-2])
     assert tried > 10, "the examples were not found"

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -12,8 +11,8 @@ import pytest
 from jax.sharding import Mesh
 
 from jaxseq.parallel import check_mesh, make_mesh
+from tests.processes import ROOT, environment
 
-ROOT = Path(__file__).parents[2]
 # Eight devices on few cores wait for each other; the limit is for those that never come.
 FLAGS = [
     os.environ["XLA_FLAGS"],  # of the suite, which compile quickly
@@ -27,11 +26,9 @@ SEARCHES = ("training", "training of dense weights", "EM")
 
 def run_module(name, flags, **more):
     """What a module prints as JSON, of a process with these flags."""
-    env = {key: os.environ[key] for key in os.environ if not key.startswith(("JAX_", "XLA_"))}
-    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")])
-    env["XLA_FLAGS"] = " ".join(flags)
+    env = environment(XLA_FLAGS=" ".join(flags), **more)
     command = [sys.executable, "-m", name]
-    done = subprocess.run(command, env=env | more, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 

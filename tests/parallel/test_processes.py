@@ -1,7 +1,6 @@
 """Two processes on loopback give what one gives, and say what is wrong when something is."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -25,8 +24,8 @@ from jaxseq.parallel import OtherProcessError, Peers, find_meeting, join_process
 from jaxseq.text import DictExtractor, SharedCorpus, TemplateExtractor
 from tests.parallel import in_processes, streamed
 from tests.parallel.on_mesh import draw_sentences
+from tests.processes import ROOT, environment
 
-ROOT = Path(__file__).parents[2]
 CLOSE = {"float32": 1e-6, "float64": 1e-12}
 
 
@@ -40,12 +39,9 @@ def start(arguments, module="jaxseq"):
 
     Of a module, or of a program of several lines.
     """
-    env = {key: os.environ[key] for key in os.environ if not key.startswith(("JAX_", "XLA_"))}
-    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")])
-    env["XLA_FLAGS"] = os.environ["XLA_FLAGS"]  # of the suite, which compile quickly
     return subprocess.Popen(
         [sys.executable, "-c" if "\n" in module else "-m", module, *map(str, arguments)],
-        env=env,
+        env=environment(),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
