@@ -1,6 +1,7 @@
 """Many devices and many processes: meshes, and processes that share one corpus."""
 
 from jaxseq.parallel._launch import LOST as LOST
+from jaxseq.parallel._launch import check_alike as check_alike
 from jaxseq.parallel._launch import find_meeting as find_meeting
 from jaxseq.parallel._launch import join_processes as join_processes
 from jaxseq.parallel._launch import leave_processes as leave_processes

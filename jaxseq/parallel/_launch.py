@@ -4,18 +4,25 @@ JAX connects the processes and watches over them: each tells process 0 every few
 there, and when one has been silent for a minute, or process 0 is gone, JAX ends the others with
 exit status 134 and lines on standard error. Here is what surrounds that: what was asked for, and
 what is said when the processes do not meet.
+
+JAX asks nobody who they are: whoever reaches the port of process 0 can take the place of a process,
+send it numbers of his own, or keep the others waiting. The network between the processes must be
+trusted, and the port closed to all others; on one machine, by listening on 127.0.0.1.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import inspect
 import os
+import platform
 import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -26,6 +33,9 @@ LOST = "another process of this run has ended or cannot be reached"
 
 WAIT_SECONDS = 60.0
 """How long processes wait for each other at the start."""
+
+COMPARED = ("jaxseq", "jax", "jaxlib", "numpy")
+"""Packages of which all processes must have the same version, for they send each other arrays."""
 
 TIMEOUTS = {
     # A stopped process or a lost host closes no connection: only its silence tells. The heartbeat
@@ -113,6 +123,9 @@ def join_processes(
     """Join the other processes of a run; before anything else is done with JAX.
 
     From then on JAX watches over the processes, and ends them when one is lost: see this module.
+    The network between them must be trusted: whoever reaches the coordinator's port can take part.
+    Process 0 listens on the coordinator's address alone, or where ``JAX_COORDINATOR_BIND_ADDRESS``
+    says, such as ``[::]:1234`` for a port on every address of the machine.
 
     Args:
         coordinator: as in `find_meeting`, like the next two.
@@ -125,8 +138,8 @@ def join_processes(
         The processes, or None where nothing says that there are others.
 
     Raises:
-        ValueError: when the port is in use, the host unknown, or the number of processes is not
-            the same in all.
+        ValueError: when the port is in use, the host unknown, or the number of processes or the
+            versions of jaxseq, JAX, NumPy and Python are not the same in all.
 
     Example:
         >>> join_processes() is None
@@ -135,7 +148,8 @@ def join_processes(
     meeting = find_meeting(coordinator, count, index)
     if meeting is None:
         return None
-    _check_address(meeting)
+    bind_address = os.environ.get("JAX_COORDINATOR_BIND_ADDRESS") or meeting.coordinator
+    _check_address(meeting, bind_address)
     # JAX would take SIGTERM for news that its scheduler has for training code, and go on.
     with contextlib.suppress(AttributeError):  # an older JAX has no such option
         jax.config.update("jax_enable_preemption_service", False)
@@ -149,6 +163,8 @@ def join_processes(
                 meeting.index,
                 # When that is over JAX aborts with a stack trace: never before `_ending_after`.
                 initialization_timeout=int(wait_seconds) + 60,
+                # JAX's own choice is every address of the machine, for all the world to reach.
+                coordinator_bind_address=bind_address,
                 **timeouts,
             )
         except RuntimeError as error:
@@ -157,33 +173,48 @@ def join_processes(
                 f"processes: expected all to meet within {wait_seconds:g} s, got {reason:.300}"
             ) from error
         peers = all_peers()
-        # JAX does not compare these. It also connects the devices, which is when gloo speaks.
-        peers.check_same("--num-processes", meeting.count)
+        # This also connects the devices, which is when gloo speaks.
+        check_alike(peers, meeting.count)
         return peers
 
 
-def _check_address(meeting: Meeting) -> None:
+def check_alike(peers: Peers, count: int | None) -> None:
+    """ValueError unless all were told of as many processes and run the same versions.
+
+    JAX compares neither, and the second may show only in numbers.
+    """
+    peers.check_same("--num-processes", count)
+    versions = {name: version(name) for name in COMPARED}
+    peers.check_same("versions", versions | {"python": platform.python_version()})
+
+
+def _check_address(meeting: Meeting, bind_address: str | None) -> None:
     """ValueError where process 0 cannot listen, or its host has no address.
 
     JAX would say the one in words of its own, and wait for the other until its time is over.
     """
-    if meeting.coordinator is None:
+    if meeting.coordinator is None or bind_address is None:
         return
-    host, _, port = meeting.coordinator.rpartition(":")
+    address = bind_address if meeting.index == 0 else meeting.coordinator
+    host, _, port = address.rpartition(":")
     try:
+        family, *_, place = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM
+        )[0]
         if meeting.index == 0:
-            socket.create_server(("", int(port))).close()
-        else:
-            socket.getaddrinfo(host.strip("[]"), int(port))
+            socket.create_server(place[:2], family=family).close()
     except (socket.gaierror, UnicodeError) as error:  # before OSError, which the first is
         raise ValueError(
             f"--coordinator: expected the name or address of process 0's host, got {host!r}: "
             f"{getattr(error, 'strerror', None) or error}"
         ) from None
     except OSError as error:
+        hint = "is another process 0 running?"
+        if error.errno == errno.EADDRNOTAVAIL:
+            hint = "JAX_COORDINATOR_BIND_ADDRESS can name another address to listen on"
         raise ValueError(
-            f"--coordinator: expected a port that is free on this machine, got {port}: "
-            f"{error.strerror or error}; is another process 0 running?"
+            f"--coordinator: expected an address and a port that are free on this machine, got "
+            f"{address}: {error.strerror or error}; {hint}"
         ) from None
 
 

@@ -31,7 +31,7 @@ from jaxseq.crf import (
     spread_from_places,
 )
 from jaxseq.parallel import Devices, off_mesh, own_rows, place
-from jaxseq.shards._files import StreamedCorpus
+from jaxseq.shards._stream import StreamedCorpus
 from jaxseq.taggers import check_number, check_paths_legal, legal_by_scheme
 from jaxseq.text import TemplateExtractor, TokenFeatures
 

@@ -1,6 +1,8 @@
 """Two processes on loopback give what one gives, and say what is wrong when something is."""
 
+import io
 import json
+import platform
 import signal
 import socket
 import subprocess
@@ -8,6 +10,7 @@ import sys
 import threading
 import time
 from argparse import Namespace
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -17,10 +20,10 @@ import pytest
 from hypothesis import given
 
 import jaxseq
-from jaxseq.cli import main
-from jaxseq.cli._train import read_training
+from jaxseq.cli import _train, main
+from jaxseq.cli._train import check_same_files, read_training
 from jaxseq.crf import CRFTagger
-from jaxseq.parallel import OtherProcessError, Peers, find_meeting, join_processes
+from jaxseq.parallel import OtherProcessError, Peers, check_alike, find_meeting, join_processes
 from jaxseq.text import DictExtractor, SharedCorpus, TemplateExtractor
 from tests.parallel import in_processes, streamed
 from tests.parallel.on_mesh import draw_sentences
@@ -340,19 +343,12 @@ def test_truncated_shard(folder):
     assert not (folder / "none").exists()
 
 
-@pytest.mark.parametrize(
-    ("killed", "how"),
-    [(1, "KILL"), (0, "KILL"), (1, "TERM"), (0, "USR1"), (1, "STOP"), (0, "STOP")],
-)
-def test_a_killed_process_is_missed(folder, killed, how):
-    """The other ends within two minutes, with a message; its checkpoint is whole.
+KILLED = [(1, "STOP"), (0, "STOP"), (1, "KILL"), (0, "KILL"), (1, "TERM"), (0, "USR1")]
+"""Which process is sent what; those that stand still come first: they are waited for longest."""
 
-    So it is where one fails by what nobody has foreseen (USR1), and says so; and where one stands
-    still (STOP) and breaks no connection: then, and where process 0 is gone, JAX ends the other.
-    """
-    X, y = draw_sentences(np.random.default_rng(6), 30)
-    write_corpus(folder / "long.txt", X, y)
-    (folder / "pairs").write_text("word[0]\nword[-1]|word[0]\nword[0]|word[1]\n")
+
+def kill_one(folder, killed, how):
+    """Seconds until the other process ended, and exit status and errors of each."""
     kept = folder / f"kept {killed} {how}"
     arguments = ["train", "--train", folder / "long.txt", "--templates", folder / "pairs"]
     arguments += ["--out", folder / "killed", "--checkpoint", kept, "--l2", "0.001"]
@@ -362,14 +358,37 @@ def test_a_killed_process_is_missed(folder, killed, how):
     pair[killed].send_signal(getattr(signal, f"SIG{how}"))
     ended = time.monotonic()
     told = {1 - killed: finish([pair[1 - killed]])[0]}
-    assert time.monotonic() - ended < 120
+    seconds = time.monotonic() - ended
     if how == "STOP":
         pair[killed].kill()
     told[killed] = finish([pair[killed]])[0]
-    status, _, errors = told[1 - killed]
+    return seconds, {index: (status, errors) for index, (status, _, errors) in told.items()}
+
+
+@pytest.fixture(scope="module")
+def ends(folder):
+    """Of all cases, side by side: they wait for heartbeats more than they work."""
+    X, y = draw_sentences(np.random.default_rng(6), 30)
+    write_corpus(folder / "long.txt", X, y)
+    (folder / "pairs").write_text("word[0]\nword[-1]|word[0]\nword[0]|word[1]\n")
+    with ThreadPoolExecutor(3) as pool:
+        yield {case: pool.submit(kill_one, folder, *case) for case in KILLED}
+
+
+@pytest.mark.parametrize(("killed", "how"), KILLED)
+def test_a_killed_process_is_missed(folder, ends, killed, how):
+    """The other ends within two minutes, with a message; its checkpoint is whole.
+
+    So it is where one fails by what nobody has foreseen (USR1), and says so; and where one stands
+    still (STOP) and breaks no connection: then, and where process 0 is gone, JAX ends the other.
+    """
+    seconds, told = ends[killed, how].result()
+    assert seconds < 120
+    kept = folder / f"kept {killed} {how}"
+    status, errors = told[1 - killed]
     if how == "USR1":
         line = "jaxseq: error: process 0: unexpected KeyError: 'nobody thought of this'"
-        assert (told[killed][0], told[killed][2].splitlines()[-1]) == (1, line)
+        assert (told[killed][0], told[killed][1].splitlines()[-1]) == (1, line)
     if how == "USR1" and status == 2:  # it was told, as both were keeping the checkpoint
         last = errors.splitlines()[-1]
         assert last == line.replace("process 0: ", "process 1: process 0: ")
@@ -501,6 +520,24 @@ def test_a_part_without_sentences_is_one(tmp_path, monkeypatch, columns):
         assert str(error).endswith("expected at least one sentence, found none")
 
 
+@pytest.mark.parametrize("differ", [False, True])
+def test_files_of_one_name_that_differ_are_refused(monkeypatch, differ):
+    """On another disk each: every process would read a part of another corpus."""
+    disk = threading.local()
+
+    def read(path, mode):
+        return io.BytesIO(disk.text)
+
+    def work(peers):
+        disk.text = b"x V\n" if differ and peers.index else b"x N\n"
+        check_same_files(["train.txt"], peers)
+
+    monkeypatch.setattr(_train, "open", read, raising=False)
+    for error in in_threads(2, work):
+        told = "SHA-256 of the files: expected the same in all processes, got {'train.txt': "
+        assert str(error).startswith(told) if differ else error is None
+
+
 JOIN = """
 import sys
 from jaxseq.parallel import join_processes
@@ -523,6 +560,28 @@ def test_wrong_process_count():
     assert join(free_port(), (2, 0), (3, 1)) == [(1, f"{wrong}process 1")] * 2
 
 
+def test_versions_that_differ_are_refused(monkeypatch):
+    monkeypatch.setattr(platform, "python_version", lambda: f"3.{threading.get_ident()}")
+    for error in in_threads(2, lambda peers: check_alike(peers, 2)):
+        assert str(error).startswith("versions: expected the same in all processes, got {'python'")
+
+
+def test_process_0_listens_where_it_was_told_alone():
+    port = free_port()
+    waiting = start([f"127.0.0.1:{port}", 2, 0, 30], JOIN)
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            break
+        except ConnectionRefusedError:
+            assert waiting.poll() is None
+            time.sleep(0.1)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port))
+    waiting.kill()
+    finish([waiting])
+
+
 def test_missing_process():
     for told in ((3, 0), (2, 1)):
         [(status, line)] = join(free_port(), told, seconds=5)
@@ -542,8 +601,20 @@ def test_an_unknown_host_is_named_at_once():
 def test_port_in_use():
     with socket.create_server(("", 0)) as server:
         port = server.getsockname()[1]
-        with pytest.raises(ValueError, match=f"port that is free on this machine, got {port}"):
+        with pytest.raises(ValueError, match=f"are free on this machine, got 127.0.0.1:{port}: "):
             join_processes(f"127.0.0.1:{port}", 2, 0)
+
+
+def test_an_address_of_another_machine_is_refused(monkeypatch):
+    """192.0.2.1 is set aside for examples; nobody has it."""
+    wrong = "got 192.0.2.1:1234: .*; JAX_COORDINATOR_BIND_ADDRESS can name another address"
+    with pytest.raises(ValueError, match=wrong):
+        join_processes("192.0.2.1:1234", 2, 0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setenv("JAX_COORDINATOR_BIND_ADDRESS", place)
+        with pytest.raises(ValueError, match=f"got {place}: .*; is another process 0 running"):
+            join_processes("192.0.2.1:1234", 2, 0)
 
 
 ASKED = {

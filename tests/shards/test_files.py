@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import shutil
 from collections import Counter
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import load_file, save
 
 from jaxseq.shards import StreamedCorpus, write_shards
 from jaxseq.shards._files import learn_in_passes
@@ -154,7 +157,7 @@ def test_bad_arguments(folder):
         StreamedCorpus(folder).locate(-1)
 
 
-# ---------------------------------------------------------------------------- damaged files
+# ------------------------------------------------------------- damaged files, and forged ones
 
 
 @pytest.fixture
@@ -221,3 +224,138 @@ def test_a_vocabulary_that_was_changed(copy):
     where.write_bytes(data)
     with pytest.raises(ValueError, match=r"vocabulary.safetensors: expected the file that"):
         StreamedCorpus(copy).extractor()
+
+
+def forge(place, name="shard-00001.safetensors", change=None, **fields):
+    """Another array in a shard, or other fields of the index, with checksums that fit."""
+    where = place / "index.json"
+    body = json.loads(where.read_text())
+    entry = next(shard for shard in body["shards"] if shard["file"] == name)
+    if change is not None:
+        arrays = load_file(place / name)
+        change(arrays)
+        data = save(arrays, {"vocabulary": body["vocabulary"]})
+        (place / name).write_bytes(data)
+        entry |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    of_shard = {"file", "sentences", "tokens", "rows"} & set(fields)
+    entry |= {field: fields.pop(field) for field in of_shard}
+    body |= fields
+    del body["checksum"]
+    checksum = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    where.write_text(json.dumps({**body, "checksum": checksum}))
+
+
+def put(name, value):
+    """Write a number into an array of a shard."""
+
+    def change(arrays):
+        arrays[name] = arrays[name].copy()
+        arrays[name].flat[0] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        (put("ids", 10**6), "ids: expected numbers from -1 to "),
+        (put("ids", -2), "ids: expected numbers from -1 to .*, got -2"),
+        (put("gold", 3), "gold: expected numbers from -1 to 2, got 0 … 3"),
+        (put("gold", -1), "gold: expected all labels to be known"),
+        (put("lengths", -1), "lengths: expected numbers from 0 to 6"),
+        (put("lengths", 7), "lengths: expected numbers from 0 to 6"),
+        (lambda arrays: arrays.pop("gold"), "gold: expected an array of shape"),
+        (lambda arrays: arrays.update(gold=arrays["gold"][1:]), "gold: expected an array of sh"),
+        (lambda arrays: arrays.update(ids=np.tile(arrays["ids"], 2)), "ids: expected at most 3"),
+        (lambda arrays: arrays.update(ids=arrays["ids"][:, 0]), "ids: expected at most 3"),
+        (
+            lambda arrays: arrays.update(values=np.full(arrays["ids"].shape, np.nan, np.float32)),
+            "values: expected finite numbers",
+        ),
+        (
+            lambda arrays: arrays.update(edge_ids=np.full((len(arrays["gold"]), 1), 5, np.int32)),
+            "edge_ids: expected numbers from -1 to -1, got 5",
+        ),
+    ],
+)
+def test_a_forged_shard(copy, change, wrong):
+    forge(copy, change=change)
+    corpus = StreamedCorpus(copy)
+    corpus.part(0)
+    with pytest.raises(ValueError, match=f"shard-00001.safetensors: {wrong}"):
+        corpus.part(1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"width": 10**12},
+        {"longest": 10**12, "width": 10**12},
+        {"columns": 10**9},
+        {"attributes": -1},
+        {"attributes": "many"},
+        {"attributes": True},
+        {"classes": ["X", "X", "Y"]},
+        {"classes": [1, 2, 3]},
+        {"classes": 3},
+        {"vocabulary": 3},
+        {"shards": []},
+        {"file": "../shard-00001.safetensors"},
+        {"rows": 10**9},
+        {"tokens": 0.5},
+    ],
+    ids=str,
+)
+def test_a_forged_index(copy, fields):
+    forge(copy, **fields)
+    with pytest.raises(ValueError, match=r"index.json: expected an index of shards, got"):
+        StreamedCorpus(copy)
+
+
+@pytest.mark.parametrize("fields", [{"rows": 1}, {"sentences": 3}, {"tokens": 2}], ids=str)
+def test_an_index_whose_counts_are_not_those_of_a_shard(copy, fields):
+    forge(copy, **fields)
+    with pytest.raises(ValueError, match=r"shard-00001.safetensors: \w+: expected"):
+        StreamedCorpus(copy).part(1)
+
+
+def test_an_index_with_another_number_of_attributes(copy):
+    index = StreamedCorpus(copy).index
+    forge(copy, attributes=index.attributes + 1)
+    with pytest.raises(ValueError, match=rf"\({index.attributes + 1}, 0\) attributes, got"):
+        StreamedCorpus(copy).extractor()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"[]", b"{", b'{"__metadata__": []}', b'{"__metadata__": 3}', b"[" * 9999, b"\xff"],
+)
+def test_a_forged_header(copy, header):
+    victim = copy / "shard-00001.safetensors"
+    data = len(header).to_bytes(8, "little") + header
+    victim.write_bytes(data.ljust(victim.stat().st_size, b"\0"))
+    with pytest.raises(ValueError, match=r"shard-00001.safetensors: expected"):
+        StreamedCorpus(copy).part(1)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]},
+        {"dtype": "I32", "shape": [1], "data_offsets": [0, 1 << 70]},
+        {"dtype": "I32", "shape": [-1, -1], "data_offsets": [0, 4]},
+        {"dtype": "I32", "shape": [1], "data_offsets": [-4, 0]},
+        {"dtype": "I32", "shape": [0, 1 << 80], "data_offsets": [0, 0]},
+        {"dtype": ["I32"], "shape": 1, "data_offsets": None},
+        3,
+    ],
+    ids=str,
+)
+def test_a_forged_entry_of_a_header(copy, entry):
+    victim = copy / "shard-00001.safetensors"
+    vocabulary = StreamedCorpus(copy).index.vocabulary
+    header = json.dumps({"__metadata__": {"vocabulary": vocabulary}, "ids": entry}).encode()
+    data = len(header).to_bytes(8, "little") + header
+    victim.write_bytes(data.ljust(victim.stat().st_size, b"\0"))
+    with pytest.raises(ValueError, match=r"shard-00001.safetensors: expected safetensors"):
+        StreamedCorpus(copy).part(1)
