@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -261,6 +262,15 @@ def check_places(options: argparse.Namespace, peers: Peers) -> None:
             raise ValueError(f"{name}: expected a file outside of the model's folder {options.out}")
 
 
+def check_same_files(files: Sequence[str], peers: Peers) -> None:
+    """ValueError unless files of which each process reads a part have the same content in all."""
+    digests = {}
+    for path in files if peers.count > 1 else ():
+        with open(path, "rb") as file:
+            digests[path] = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    peers.check_same("SHA-256 of the files", digests)
+
+
 def read_training(
     files: Sequence[str], options: argparse.Namespace, peers: Peers
 ) -> tuple[Corpus, np.ndarray | None]:
@@ -275,6 +285,8 @@ def read_training(
     corpora: list[Corpus] = []
     before = 0  # sentences of earlier files, as turns go on across files
     with peers.guard():
+        if not apart:
+            check_same_files(files, peers)
         for path in files[peers.index :: peers.count] if apart else files:
             part = (0, 1) if apart else ((peers.index - before) % peers.count, peers.count)
             like = corpora[0].names if corpora else None
@@ -381,6 +393,7 @@ def run_training(
             dev = read_dev(options, peers, corpus)
             unlabelled = more = None
             if options.unlabelled is not None:
+                check_same_files([options.unlabelled], peers)
                 part = peers.index, peers.count
                 unlabelled = read_unlabelled(options, corpus, needed, part)
         data = TrainingData(corpus, numbers, unlabelled, rules)
