@@ -158,27 +158,16 @@ def _scaled_tally(theta: Multinomials, shard: WordShard) -> tuple[Tally, _Lowest
 
 
 class BlockLattice(NamedTuple):
-    """Forward–backward on a block of rows.
+    """Forward–backward on a block of rows."""
 
-    Attributes:
-        linked: whether a slot continues the sequence of the slot before it.
-        alphas: α.
-        totals: what forward messages were divided by.
-        masses: Aᵀα of the slot before.
-        afters: e ⊙ β.
-        raws: A(e ⊙ β) of the slot after, 1 at a sequence's end.
-        labels: P(label | words).
-        pairs: expected transitions, each over its probability.
-    """
-
-    linked: Bool[Array, "w 1 c"]
-    alphas: Float[Array, "w s c"]
-    totals: Float[Array, "w c"]
-    masses: Float[Array, "w s c"]
-    afters: Float[Array, "w s c"]
-    raws: Float[Array, "w s c"]
-    labels: Float[Array, "w s c"]
-    pairs: Float[Array, "s s"]
+    linked: Bool[Array, "w 1 c"]  # whether a slot continues the sequence of the slot before it
+    alphas: Float[Array, "w s c"]  # α
+    totals: Float[Array, "w c"]  # what forward messages were divided by
+    masses: Float[Array, "w s c"]  # Aᵀα of the slot before
+    afters: Float[Array, "w s c"]  # e ⊙ β
+    raws: Float[Array, "w s c"]  # A(e ⊙ β) of the slot after, 1 at a sequence's end
+    labels: Float[Array, "w s c"]  # P(label | words)
+    pairs: Float[Array, "s s"]  # expected transitions, each over its probability
 
 
 def block_lattice(
@@ -351,20 +340,6 @@ def _certified_or_not(parameters: Multinomials, shard: WordShard) -> tuple[Tally
     return tally, (~certified).astype(jnp.int32)
 
 
-def _mesh_expected_counts(
-    parameters: Multinomials, corpus: WordCorpus, method: Method, mesh: Mesh
-) -> Tally:
-    """`expected_counts` on a mesh."""
-    mesh, traced = check_mesh(mesh), is_traced(parameters)
-    shards, parameters = corpus.on(mesh), place(parameters, mesh)
-    if method == "auto" and not traced:
-        tally, doubtful = _sum_on_mesh(parameters, shards, _certified_or_not, (), mesh)
-        if not int(doubtful):
-            return off_mesh(tally)
-    tally = _sum_on_mesh(parameters, shards, shard_tally, (method,), mesh)
-    return tally if traced else off_mesh(tally)
-
-
 FAMILIES = Multinomials._fields
 """The names of the families: initial, transition, emission."""
 
@@ -393,9 +368,9 @@ def check_families(name: str, families: Any) -> None:
             raise ValueError(f"{name}: expected some of {', '.join(FAMILIES)}, got {family!r}")
 
 
-def is_traced(parameters: Multinomials) -> bool:
+def _is_traced(parameters: Multinomials) -> bool:
     """Whether a program is being built, rather than run."""
-    return not all(is_concrete(leaf) for leaf in jax.tree.leaves(parameters))
+    return not all(is_concrete(leaf) for leaf in parameters)
 
 
 def add_up(trees: list):
@@ -405,9 +380,9 @@ def add_up(trees: list):
 
 def _over_shards(fn: Callable[[WordShard], Tally], parameters, corpus: WordCorpus) -> Tally:
     """The sum over the shards, on all cores unless it is being traced."""
-    if is_traced(parameters):  # tracers belong to the thread that traces
-        return add_up([fn(shard) for shard in corpus.shards])
-    return add_up(map_on_cores(fn, corpus.shards))
+    # Tracers belong to the thread that traces.
+    run = map if _is_traced(parameters) else map_on_cores
+    return add_up(list(run(fn, corpus.shards)))
 
 
 _tally = jax.jit(shard_tally, static_argnums=2)
@@ -415,7 +390,7 @@ _certified_tally = jax.jit(certified_tally)
 
 
 def _tally_shard(parameters: Multinomials, shard: WordShard, method: Method) -> Tally:
-    if method != "auto" or is_traced(parameters):
+    if method != "auto" or _is_traced(parameters):
         return _tally(parameters, shard, method)
     # The choice is made here, on the host: see `certified_tally`.
     tally, certified = _certified_tally(parameters, shard)
@@ -471,9 +446,16 @@ def expected_counts(
     """
     check_method(method)
     check_fits(parameters, corpus)
-    if mesh is not None:
-        return _mesh_expected_counts(parameters, corpus, method, mesh)
-    return _over_shards(lambda shard: _tally_shard(parameters, shard, method), parameters, corpus)
+    if mesh is None:
+        return _over_shards(lambda s: _tally_shard(parameters, s, method), parameters, corpus)
+    mesh, traced = check_mesh(mesh), _is_traced(parameters)
+    shards, parameters = corpus.on(mesh), place(parameters, mesh)
+    if method == "auto" and not traced:
+        tally, doubtful = _sum_on_mesh(parameters, shards, _certified_or_not, (), mesh)
+        if not int(doubtful):
+            return off_mesh(tally)
+    tally = _sum_on_mesh(parameters, shards, shard_tally, (method,), mesh)
+    return tally if traced else off_mesh(tally)
 
 
 def mean_counts(
@@ -595,9 +577,8 @@ def known_counts(
         raise ValueError(f"num_labels: expected the corpus's {corpus.num_labels}, got {s}")
     labels = corpus.labels
     # Tokens lie one after another: a pair across the border of two sequences is none.
-    starts = (np.cumsum(corpus.lengths) - corpus.lengths).astype(np.int64)
     first = np.zeros(len(labels), bool)
-    first[starts] = True
+    first[np.cumsum(corpus.lengths) - corpus.lengths] = True
     known = labels >= 0
     pair = ~first[1:] & known[1:] & known[:-1]
     initial = np.bincount(labels[first & known], minlength=s)

@@ -27,6 +27,7 @@ from jaxseq.hmm._counts import (
     viterbi_counts,
 )
 from jaxseq.hmm._model import HMM, Multinomials
+from jaxseq.homotopy import linear_weights
 from jaxseq.parallel import Peers, mesh_peers
 
 # -------------------------------------------------------------------------------------------------
@@ -60,16 +61,6 @@ def check_smoothing(smoothing: Any) -> None:
     for family, amount in zip(FAMILIES, smoothing):
         if not (isinstance(amount, numbers.Real) and 0 <= float(amount) < np.inf):
             raise ValueError(f"smoothing.{family}: expected a number ≥ 0, got {amount!r:.60}")
-
-
-def linear_weights(balance: float) -> tuple[float, float]:
-    """g₁ = 1 − λ and g₂ = λ.
-
-    Example:
-        >>> linear_weights(0.25)
-        (0.75, 0.25)
-    """
-    return 1 - balance, balance
 
 
 class Evaluation(NamedTuple):
@@ -241,15 +232,11 @@ class EMOperator:
         model: str = "the model to start from",
         advice: str = "",
     ) -> None:
-        """Refuse a model under which a sequence that has to be explained is impossible.
+        """Refuse a model under which a sequence that has to be explained is impossible: EM could
+        learn nothing from it, since what is impossible stays so.
 
-        EM could learn nothing from it: what is impossible stays so.
-
-        Args:
-            parameters: of the model.
-            labelled: what the labelled sequences are called.
-            model: what the model is called.
-            advice: the end of the message.
+        The other arguments are what the labelled sequences and the model are called, and the end of
+        the message.
         """
         corpora = ((labelled, self.labelled), ("unlabelled", self.unlabelled))
         with mesh_peers(self.mesh).guard():
@@ -421,19 +408,12 @@ def iterate_em(
     pressed: Callable[[], bool],
     keep: Callable[[EMState], Any] = lambda state: None,
 ) -> tuple[EMState, Evaluation, Outcome]:
-    """The loop of EM, under `em` and `HMMTagger`.
+    """The loop of EM, under `em` and `HMMTagger`: the best state, what the operator says of it, and
+    why EM ended.
 
-    Args:
-        operator: one step, of all processes.
-        state: where to begin, or to go on from.
-        max_iterations: at which it ends, those before `state` included.
-        tolerance: as in `em`.
-        watch: called with each state and what the operator says of it, the first one included.
-        pressed: whether Ctrl-C was pressed; that of one process ends all.
-        keep: called with each state from which it goes on.
-
-    Returns:
-        The best state, what the operator says of it, and why EM ended.
+    `max_iterations` has those before `state` in it. `watch` is called with each state, the first
+    one included, and what the operator says of it; `keep` with each from which it goes on. Ctrl-C
+    (`pressed`) in one process ends all.
     """
     peers = mesh_peers(operator.mesh)
     now = operator(state.parameters)
@@ -443,7 +423,7 @@ def iterate_em(
     while state.iteration < max_iterations:
         # The next state's evaluation is its E-step too: one per iteration.
         following = operator(now.following)
-        outcome = agree(peers, why_stop(now, following, tolerance))
+        outcome = _why_stop(now, following, tolerance, peers)
         if outcome is not Outcome.PRECISION:  # else rounding has made it worse, and it is dropped
             values = (*state.values, following.objective)
             state, now = EMState(now.following, state.iteration + 1, values), following
@@ -457,25 +437,21 @@ def iterate_em(
     return state, now, Outcome.MAX_ITERATIONS
 
 
-def why_stop(before: Evaluation, now: Evaluation, tolerance: float) -> Outcome | None:
+def _why_stop(
+    before: Evaluation, now: Evaluation, tolerance: float, peers: Peers
+) -> Outcome | None:
     """Why EM ends with its newest objective; None where it goes on."""
     improvement = now.objective - before.objective
+    ended = None
     if not improvement >= 0:  # EM never falls but by rounding; also where it is not a number
-        return Outcome.PRECISION
-    if improvement <= tolerance * abs(now.objective):
-        return Outcome.CONVERGED_VALUE
-    return None
-
-
-def agree(peers: Peers, ended: Outcome | None) -> Outcome | None:
-    """Why EM ends in all processes, by what the first one found; None where it goes on.
-
-    None can go on without the others, and the last digits of an objective may differ from one kind
-    of machine to another.
-    """
+        ended = Outcome.PRECISION
+    elif improvement <= tolerance * abs(now.objective):
+        ended = Outcome.CONVERGED_VALUE
     if peers.count == 1:
         return ended
-    # By name, as JSON is what processes exchange.
+    # None can go on without the others, and the last digits of an objective may differ from one
+    # kind of machine to another: what the first process found holds. By name, as JSON is what
+    # processes exchange.
     first = peers.exchange(None if ended is None else ended.name)[0]
     return None if first is None else Outcome[first]
 

@@ -50,25 +50,17 @@ from jaxseq.lattice import Method, check_method, matmul, safe_divide
 
 
 class BlockProduct(eqx.Module):
-    """What products at a point need of a block.
-
-    Attributes:
-        words: of each slot.
-        linked: whether a slot continues the sequence of the slot before it.
-        before: α of the slot before.
-        over_mass: 1 over its product with the transitions, 0 at a sequence's beginning.
-        after: e ⊙ β of the slot after, from the last slot to the first, as it is used.
-        over_raw: 1 over the transitions' product with it, 0 at the end; in that order too.
-        labels: P(label | words).
-    """
+    """What products at a point need of a block."""
 
     words: Int[Array, "w c"]
-    linked: Bool[Array, "w 1 c"]
-    before: Float[Array, "w s c"]
-    over_mass: Float[Array, "w s c"]
+    linked: Bool[Array, "w 1 c"]  # whether a slot continues the sequence of the slot before it
+    before: Float[Array, "w s c"]  # α of the slot before
+    over_mass: Float[Array, "w s c"]  # 1 over its product with the transitions; 0 where one begins
+    # From the last slot to the first, as they are used: e ⊙ β of the slot after, and 1 over the
+    # transitions' product with it, 0 at the end.
     after: Float[Array, "w s c"]
     over_raw: Float[Array, "w s c"]
-    labels: Float[Array, "w s c"]
+    labels: Float[Array, "w s c"]  # P(label | words)
 
 
 class ShardProduct(eqx.Module):
@@ -97,14 +89,8 @@ def linearise_shard(
     parameters: Multinomials, shard: WordShard, dtype: jnp.dtype
 ) -> tuple[Multinomials, ShardProduct, Bool[Array, ""]]:
     """Expected counts of a shard, what products with their Jacobian need, and whether nothing was
-    lost to underflow.
-
-    Args:
-        parameters: of the point; those that will move must be positive.
-        shard: of `WordCorpus.shards`.
-        dtype: of the products; may be narrower than that of the counts.
-
-    Cost: about an E-step; O(N s) memory is held.
+    lost to underflow. Products may be narrower than the counts; parameters that will move must be
+    positive. Cost: about an E-step; O(N s) memory is held.
     """
     theta = parameters.normalised()
     factors, _ = word_factors(theta)
@@ -132,31 +118,19 @@ def _narrowed(tree, dtype: jnp.dtype):
 
 @jax.jit
 def multiply_shard(linear: ShardProduct, slopes: dict[str, Array]) -> dict[str, Array]:
-    """The change of a shard's expected counts, for the families that move.
+    """The change of a shard's expected counts, for the families that move. Cost: about an E-step;
+    half of one in float32.
 
-    Args:
-        linear: of `linearise_shard`.
-        slopes: of `log_slopes`, which is no part of this program: fused with the look-up of
-            words, its divisions would be made for every token.
-
-    Cost: about an E-step; half of one in float32.
+    `log_slopes` is no part of this program: fused with the look-up of words, its divisions would be
+    made for every token.
     """
     run = partial(_multiply_block, linear.transition, slopes)
     return {name: part.sum(0) for name, part in _map_blocks(run, linear.blocks).items()}
 
 
 def log_slopes(parameters: Multinomials, moves: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The change of log Θ as Θ̃ moves, with Θ = Θ̃ / ΣΘ̃ within each multinomial.
-
-    Args:
-        parameters: Θ̃, positive in families that move.
-        moves: tangents of these families; not of transitions.
-
-    Example:
-        >>> point = Multinomials(np.ones(2), np.ones((2, 2)), np.ones((3, 2)))
-        >>> log_slopes(point, {"initial": np.array([1.0, 0.0])})["initial"].tolist()
-        [0.5, -0.5]
-    """
+    """The change of log Θ as Θ̃ moves, with Θ = Θ̃ / ΣΘ̃ within each multinomial; not of transitions,
+    and for positive parameters."""
     slopes = {}
     for name, axis in zip(FAMILIES, EVENT_AXES):
         if name in moves:
@@ -285,13 +259,7 @@ def linearise_counts(
 
     By covariances along the lattice where they serve; by differentiating forward–backward where
     transitions move, which is quicker then, a free parameter is 0, or scaled messages underflow.
-
-    Args:
-        parameters: as in `linearise_mean_counts`.
-        shard: of `WordCorpus.shards`.
-        free: families that move.
-        method: as in `linearise_mean_counts`.
-        dtype: of products, if narrower than the parameters' will do.
+    `dtype` is that of products, if narrower than the parameters' will do.
     """
     wide = parameters.initial.dtype
     positive = all((np.asarray(getattr(parameters, name)) > 0).all() for name in free)

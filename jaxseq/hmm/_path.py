@@ -40,12 +40,11 @@ from jaxseq.homotopy import (
     Predictor,
     Problem,
     Selection,
-    choose,
     find_critical_points,
     follow_path,
     freeze,
-    greatest_after_start,
     linear_weights,
+    select_max_entropy,
     select_min_eigenvalue,
     select_monotone,
 )
@@ -125,14 +124,7 @@ def homotopy_problem(
 
 
 def smoothed_means(labelled: WordCorpus, smoothing: Smoothing, dtype: Any = None) -> Multinomials:
-    """c: smoothed counts of completely labelled sequences, divided by their number.
-
-    Example:
-        >>> from jaxseq.hmm import word_corpus
-        >>> known = word_corpus([[0, 1], [1]], 2, labels=[[0, 1], [1]], num_labels=2)
-        >>> smoothed_means(known, Smoothing(0, 0, 0)).emission.tolist()
-        [[0.5, 0.0], [0.0, 1.0]]
-    """
+    """c: smoothed counts of completely labelled sequences, divided by their number."""
     check_corpus("labelled", labelled)
     check_smoothing(smoothing)
     number = count_sequences(labelled, name="labelled")
@@ -366,11 +358,9 @@ class HMMPath:
             return select_monotone(self.path)
         if rule == "min_eigenvalue":
             return select_min_eigenvalue(self.path)
-        if rule != "max_entropy":
-            raise ValueError(f"rule: expected one of {', '.join(RULES)}, got {rule!r:.60}")
-        index = greatest_after_start(self.entropies)
-        why = f"the entropy there, {self.entropies[index]:.6g} nats per sequence, is the greatest"
-        return choose(self.path, index, why)
+        if rule == "max_entropy":
+            return select_max_entropy(self.path, self.entropies)
+        raise ValueError(f"rule: expected one of {', '.join(RULES)}, got {rule!r:.60}")
 
     def critical_points(self, accuracy: float = 1e-6) -> list[CriticalPoint]:
         """Folds, and bifurcations of the eigenvalues that the settings had recorded, between the

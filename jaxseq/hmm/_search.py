@@ -74,12 +74,8 @@ class HMMPlan:
 
 
 def check_own_mesh(mesh: Any, instead: str = "") -> Mesh | None:
-    """The mesh, or None for none; ValueError where it has devices of other processes.
-
-    Args:
-        mesh: of `jaxseq.parallel.make_mesh`.
-        instead: what takes those, for the message.
-    """
+    """The mesh, or None for none; ValueError where it has devices of other processes, `instead` of
+    which the message names what takes those."""
     if mesh is not None and spans_processes(mesh := check_mesh(mesh)):
         raise ValueError(
             "mesh: expected devices of this process alone, got those of several processes" + instead
@@ -289,14 +285,7 @@ def _by_sentence(values: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
 
 
 def conditional_crf(model: HMM) -> CRF:
-    """The CRF whose :math:`p(y \\mid x)` is that of the model. Cost O(v s).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> crf = conditional_crf(HMM(jnp.ones(1), jnp.ones((1, 1)), jnp.ones((1, 1))))
-        >>> crf.weights.tolist(), crf.transitions.tolist()
-        ([[0.0]], [[0.0]])
-    """
+    r"""The CRF whose :math:`p(y \mid x)` is that of the model. Cost O(v s)."""
     scores = model.probabilities.log()
     return CRF(scores.emission, scores.transition, start=scores.initial)
 
@@ -334,34 +323,19 @@ def hmm_fingerprint(
 
 
 class HMMFitted(NamedTuple):
-    """Where a search ended.
-
-    Attributes:
-        model: the model.
-        parameters: its unnormalised Θ̃.
-        objectives: what EM increases, of the last stage, before its first step and after each.
-        log_likelihood: Σ log P(x) of the unlabelled sentences (of words and best labels, in hard
-            EM); None without them.
-        iterations: of all stages.
-        outcome: why it ended.
-    """
+    """Where a search ended."""
 
     model: HMM
-    parameters: Multinomials
-    objectives: tuple[float, ...]
-    log_likelihood: float | None
-    iterations: int
+    parameters: Multinomials  # unnormalised, Θ̃
+    objectives: tuple[float, ...]  # of the last stage, before its first step and after each
+    log_likelihood: float | None  # of the unlabelled (in hard EM, with their best labels), if any
+    iterations: int  # of all stages
     outcome: Outcome
 
 
 def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFitted:
-    """Estimate the model.
-
-    Args:
-        data: sentences.
-        plan: how to search.
-        start: a model to begin EM between labelled and unlabelled sentences with; None for the
-            supervised one, which is estimated first.
+    """Estimate the model: EM between labelled and unlabelled sentences begins with `start`, or with
+    the supervised model, which is then estimated first.
 
     On a mesh of several processes, the data are those of this one, and all call this together.
     """

@@ -60,19 +60,14 @@ class Frame(NamedTuple):
 
     def row(self, vector: np.ndarray) -> np.ndarray:
         """The vector whose plain products are those with `vector` in this frame."""
-        if not len(self.weights):
-            return vector
         row = vector.copy()
         row[:-1] += (self.weights * (self.left @ vector[:-1])) @ self.left
         return row
 
     def product(self, one: np.ndarray, other: np.ndarray) -> float:
         """⟨one, other⟩."""
-        plain = float(one @ other)
-        if not len(self.weights):
-            return plain
         first, second = self.left @ one[:-1], self.left @ other[:-1]
-        return plain + float((self.weights * first) @ second)
+        return float(one @ other) + float((self.weights * first) @ second)
 
     def length(self, vector: np.ndarray) -> float:
         """‖vector‖."""
@@ -87,19 +82,7 @@ class Frame(NamedTuple):
 
 
 def make_frame(leading: Leading, second_weight: float, stretch: float | None) -> Frame:
-    """The frame at a point with leading eigenvectors.
-
-    Args:
-        leading: eigenvectors of ∇E there.
-        second_weight: g2(λ) there.
-        stretch: δ; None for Euclid's frame.
-
-    Example:
-        >>> left = np.array([[1.0, 0.0]])
-        >>> frame = make_frame(Leading(np.array([2.0]), left, left), 0.5, 0.5)
-        >>> round(frame.length(np.array([1.0, 0.0, 0.0])), 6)  # the square root of 1 + 1/0.25
-        2.236068
-    """
+    """The frame at a point with leading eigenvectors, g2(λ) and δ; Euclid's without δ."""
     if stretch is None:
         return Frame(np.zeros(0), leading.left[:0])
     weights = 1 / ((1 - second_weight * leading.values) ** 2 + stretch**2)
@@ -107,19 +90,8 @@ def make_frame(leading: Leading, second_weight: float, stretch: float | None) ->
 
 
 class Hermite(NamedTuple):
-    """The cubic through two points and their tangents, and on beyond the second.
-
-    ``z(h) = end + h·first + h²/2·second + h³/6·third``, with h the length from its end on.
-
-    Attributes:
-        span: the length from its beginning to its end.
-
-    Example:
-        >>> plain = Frame(np.zeros(0), np.zeros((0, 1)))
-        >>> ends, tangents = np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [1.0, 0.0]])
-        >>> hermite_cubic(plain, *ends, *tangents).at(0.5).tolist()
-        [1.5, 0.0]
-    """
+    """``z(h) = end + h·first + h²/2·second + h³/6·third``, with h the length from its end on; it
+    began at h = −span."""
 
     end: np.ndarray
     first: np.ndarray
@@ -149,7 +121,7 @@ def hermite_cubic(
     begin_tangent: np.ndarray,
     end_tangent: np.ndarray,
 ) -> Hermite:
-    """The cubic through two points with given directions, by length in a frame."""
+    """The cubic through two points with given directions, and on, by length in a frame."""
     chord = end - begin
     span = frame.length(chord)
     before = begin_tangent / frame.length(begin_tangent)
@@ -178,21 +150,13 @@ SHORTEST_FACTOR, LONGEST_FACTOR = 0.1, 2.5
 
 
 class Step(NamedTuple):
-    """How a step went.
+    """How a step went; angles are 0 where they are not known."""
 
-    Attributes:
-        contraction: greatest ratio of the lengths of two Newton steps in a row.
-        distance: length of the first Newton step, as a share of the step along the path.
-        angle: between the tangents at both ends, in radians; 0 if not known.
-        chord: sum of the angles from the chord to either; 0 if not known.
-        growth: by how much the predictor's error, as a share of the step, grows when steps are
-            so many times as long.
-    """
-
-    contraction: float
-    distance: float
-    angle: float = 0.0
-    chord: float = 0.0
+    contraction: float  # greatest ratio of the lengths of two Newton steps in a row
+    distance: float  # length of the first Newton step, as a share of the step along the path
+    angle: float = 0.0  # between the tangents at both ends, in radians
+    chord: float = 0.0  # sum of the angles from the chord to either
+    # By how much the predictor's share of error grows when steps are so many times as long.
     growth: Callable[[float], float] = lambda factor: factor
 
 
@@ -207,21 +171,10 @@ def judge(step: Step, noise: float = 0.0) -> Verdict:
     """Compare a step with the wanted one (Allgower & Georg 2003, chapter 6).
 
     The contraction of Newton's method grows with the distance of the predicted point from the
-    path, this as the predictor's error does, and angles in proportion to the step.
-
-    Args:
-        step: how it went.
-        noise: error of a chord's angles.
-
-    Example:
-        >>> judge(Step(0.0, 0.03, 0.1))
-        Verdict(outcome=<StepOutcome.ACCEPTED: 'accepted'>, factor=2.0)
-        >>> judge(Step(0.0, 0.03, 0.9)).outcome.value
-        'step shortened because the path bends too much along it'
+    path, this as the predictor's error does, and angles in proportion to the step. `noise` is the
+    error of a chord's angles.
     """
-    by_contraction = _longest(
-        lambda f: f * step.growth(f) * step.contraction <= WANTED_CONTRACTION
-    )  # fmt: skip
+    by_contraction = _longest(lambda f: f * step.growth(f) * step.contraction <= WANTED_CONTRACTION)
     by_distance = _longest(lambda f: step.growth(f) * step.distance <= WANTED_DISTANCE)
     by_angle = _longest(lambda f: f * step.angle <= WANTED_ANGLE)
     shortest = min(by_contraction, by_distance, by_angle)
@@ -268,13 +221,8 @@ class Tangent(NamedTuple):
 class Correction(NamedTuple):
     """Where Newton's method ended, and how it went.
 
-    Attributes:
-        point: where it ended.
-        residual: ‖EM_λ(Θ̃) − Θ̃‖ / ‖Θ̃‖ there; infinite if it gave up.
-        converged: whether that is within the tolerance.
-        steps: how many it took.
-        first: the length of the first.
-        contraction: greatest ratio of one's length to that of the one before, or 0.
+    The residual is ‖EM_λ(Θ̃) − Θ̃‖ / ‖Θ̃‖, infinite if it gave up; `first` is the length of the
+    first of its steps, `contraction` the greatest ratio of one's length to that before, or 0.
     """
 
     point: np.ndarray
@@ -331,18 +279,8 @@ class Solver(NamedTuple):
         At a bifurcation that rule keeps to the branch on which the path came.
         """
         row, leading = self._across(before, base)
-        solution = solve_bordered(
-            self.problem,
-            self.settings,
-            point,
-            row,
-            point,
-            newton=False,
-            enough=-1.0,  # a tangent is wanted however small the residual is
-            tolerance=self.settings.kernel_tolerance(self.problem.dtype),
-            leading=leading,
-            guess=guess,
-        )
+        tolerance = self.settings.kernel_tolerance(self.problem.dtype)
+        solution = solve_bordered(*self, point, row, point, leading, tolerance, guess=guess)
         direction = solution.vector
         length = np.linalg.norm(direction)
         if length > 0 and math.isfinite(length):
@@ -377,57 +315,33 @@ class Solver(NamedTuple):
         third = tangent_at(move(2 * second - tangent))
         return move((tangent + 4 * second + third) / 6)
 
+    def land(self, start: np.ndarray, lam: float, base: Base, step: float) -> Correction:
+        """Newton's method from `start` to the solution at a given λ; as `correct` otherwise."""
+        upwards = np.zeros_like(start)
+        upwards[-1] = 1
+        at = np.append(start[:-1], np.asarray([lam], start.dtype))
+        return self.correct(at, upwards, base, step, hold=True)
+
     def correct(
         self,
         start: np.ndarray,
         direction: np.ndarray,
         base: Base | None = None,
         step: float = math.inf,
+        hold: bool = False,
     ) -> Correction:
-        """Newton's method from `start` to the path, in the hyperplane across a direction.
-
-        Args:
-            start: a point near the path.
-            direction: to which the hyperplane through it is orthogonal, in the base's frame.
-            base: the frame, and what is known of ∇E.
-            step: a length: Newton's method gives up if it leads too far as a share of that.
-        """
+        """Newton's method from `start` to the path, in the hyperplane across a direction; it gives
+        up if it leads too far as a share of the length `step`. To `hold` λ is to hold it exactly,
+        where GMRES is only near."""
         row, leading = self._across(direction, base)
-        return self._newton(start, row, False, base, leading, MOST_DISTANCE * step)
+        reach = MOST_DISTANCE * step
 
-    def land(self, start: np.ndarray, lam: float, base: Base, step: float) -> Correction:
-        """Newton's method from `start` to the solution at a given λ; as `correct` otherwise."""
-        row = np.zeros_like(start)
-        row[-1] = 1
-        at = np.append(start[:-1], np.asarray([lam], start.dtype))
-        return self._newton(at, row, True, base, base.leading, MOST_DISTANCE * step)
-
-    def _newton(
-        self,
-        start: np.ndarray,
-        row: np.ndarray,
-        hold: bool,
-        base: Base | None,
-        leading: Leading,
-        reach: float,
-    ) -> Correction:
-        """For both; to `hold` λ is to hold it exactly, where GMRES is only near."""
         point, lengths, residual, contraction = start, [], math.inf, 0.0
-        most = self.settings.max_corrections
+        most, tolerance = self.settings.max_corrections, self.settings.linear_tolerance
         for number in range(most + 1):
             # After the last step nothing is solved: only the residual is looked at.
             enough = self.tolerance if number < most else math.inf
-            solution = solve_bordered(
-                self.problem,
-                self.settings,
-                point,
-                row,
-                start,
-                newton=True,
-                enough=enough,
-                tolerance=self.settings.linear_tolerance,
-                leading=leading,
-            )
+            solution = solve_bordered(*self, point, row, start, leading, tolerance, enough=enough)
             residual = solution.residual
             if residual <= enough or not math.isfinite(residual):
                 break
@@ -472,16 +386,12 @@ class Solver(NamedTuple):
     def eigenvalues(self, point: np.ndarray, count: int | None = None) -> np.ndarray:
         """The largest eigenvalues of ∇E at a point, as many as the settings say."""
         settings, dtype = self.settings, self.problem.dtype
-        if not (count or settings.eigenvalues):
+        count = count or settings.eigenvalues
+        if not count:
             return np.zeros(0, dtype)
-        spectrum = leading_eigenvalues(
-            self.problem,
-            point[:-1].astype(dtype),
-            count or settings.eigenvalues,
-            settings.lanczos_steps,
-            settings.jacobian is Jacobian.DENSE,
-            settings.lanczos_accuracy,
-        )
+        dense, accuracy = settings.jacobian is Jacobian.DENSE, settings.lanczos_accuracy
+        at, steps = point[:-1].astype(dtype), settings.lanczos_steps
+        spectrum = leading_eigenvalues(self.problem, at, count, steps, dense, accuracy)
         return spectrum.values.astype(dtype)
 
     def second_weight(self, lam: float) -> float:
@@ -517,12 +427,7 @@ REVERSED_FACTOR = 0.25
 
 
 def orientation(shifted: np.ndarray, slope: float, unsure: float = 0.0) -> int:
-    """The sign above, of eigenvalues of ``g2(λ)·∇E − I`` and dλ/ds; 0 if one may be 0.
-
-    Example:
-        >>> orientation(np.array([0.5, -0.5]), 1.0), orientation(np.array([0.5, 0.5]), 1.0)
-        (-1, 1)
-    """
+    """The sign above, of eigenvalues of ``g2(λ)·∇E − I`` and dλ/ds; 0 if one may be 0."""
     if (np.abs(shifted) <= unsure).any() or slope == 0:
         return 0
     return (-1 if (shifted > 0).sum() % 2 else 1) * (1 if slope > 0 else -1)
@@ -534,16 +439,8 @@ def expected_orientation(crossed: int) -> int:
 
 
 def turns_back(solver: Solver, crossed: int, new: NewPoint, seen: Seen) -> bool:
-    """Whether a point is on a part of the path that leads back.
-
-    Args:
-        solver: with the problem, and settings that keep eigenvectors; False without.
-        crossed: bifurcations that the path has passed so far.
-        new: the point, with eigenvalues of ∇E, all but the first of them rough.
-        seen: what was seen of ∇E there.
-
-    Cost: none, unless signs say so: then some ten products with ∇E.
-    """
+    """Whether a point is on a part of the path that leads back; False where no eigenvectors are
+    kept. Costs nothing, unless signs say so: then some ten products with ∇E."""
     slope, weight = float(new.tangent[-1]), new.second_weight
     if not solver.keeps_leading:
         return False
@@ -744,9 +641,8 @@ def _with_care(solver: Solver, path: Path) -> Solver:
 def _should_land(path: Path) -> bool:
     """Where the path gets stuck, and then at every so many steps: most are in vain, and cost little
     beside the crawling that one of them ends."""
-    if not _is_stuck(path, path.events):
-        return False
-    return not _is_stuck(path, path.events[:-1]) or len(path.events) % CAREFUL_STEPS == 0
+    since = not _is_stuck(path, path.events[:-1]) or len(path.events) % CAREFUL_STEPS == 0
+    return since and _is_stuck(path, path.events)
 
 
 class _Trial(NamedTuple):

@@ -107,23 +107,10 @@ def gmres(
     restarts: int,
     precondition: Product = lambda vector: vector,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Solve a linear system by GMRES, to ``‖A·x − b‖ ≤ tolerance·‖b‖`` if it can.
+    """x with ``‖A·x − b‖ ≤ tolerance·‖b‖`` if GMRES can, and the remainder ``b − A·x``.
 
-    Args:
-        product: with A.
-        right: b; its dtype is that of all vectors.
-        tolerance: relative residual at which it ends.
-        size: vectors kept before it restarts.
-        restarts: how often it starts at most.
-        precondition: product with a matrix B for which A·B is nearly I; x is in the range of B.
-
-    Returns:
-        x, and the remainder ``b − A·x``.
-
-    Example:
-        >>> matrix = np.array([[2.0, 1.0], [0.0, 1.0]])
-        >>> gmres(lambda x: matrix @ x, np.array([3.0, 1.0]), 1e-12, 2, 1)[0].round(6).tolist()
-        [1.0, 1.0]
+    It keeps `size` vectors before it starts anew, `restarts` times at most. The preconditioner B,
+    in whose range x is, makes A·B nearly I. All vectors have b's dtype.
     """
     solution, remainder = np.zeros_like(right), right
     goal = tolerance * float(np.linalg.norm(right))
@@ -149,10 +136,8 @@ def _cycle(
     goal: float,
     size: int,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Grow one Krylov space until the residual of ``A·x = length·start`` reaches a goal.
-
-    Returns the best x of the space, its remainder, and the remainder's length.
-    """
+    """Grow one Krylov space until the residual of ``A·x = length·start`` reaches a goal: the best
+    x of the space, its remainder, and the remainder's length."""
     basis = np.empty((size + 1, start.size), start.dtype)
     inputs = np.empty((size, start.size), start.dtype)
     table = np.zeros((size + 1, size))  # in float64 whatever the vectors are
@@ -274,14 +259,13 @@ def solve_bordered(
     point: np.ndarray,
     row: np.ndarray,
     anchor: np.ndarray,
-    *,
-    newton: bool,
-    enough: float,
-    tolerance: float,
     leading: Leading,
+    tolerance: float,
+    *,
+    enough: float | None = None,
     guess: np.ndarray | None = None,
 ) -> Solution:
-    """Solve ``[J; r] x = b`` at a point, with E linearised once.
+    """Solve ``[J; r] x = b`` at a point z, with E linearised once.
 
     Args:
         problem: the problem.
@@ -289,12 +273,13 @@ def solve_bordered(
         point: z.
         row: r.
         anchor: the point through which the hyperplane of Newton's method goes.
-        newton: ``b = (−R(z), −r·(z − anchor))`` if true, else ``b = (0, 1)`` for a tangent.
-        enough: with ‖R‖/‖Θ̃‖ up to this, x = 0 without solving.
-        tolerance: ‖[J; r] x − b‖ / ‖b‖ at the end.
         leading: eigenvectors of ∇E that are known, about, and so left out of what is iterated.
+        tolerance: ‖[J; r] x − b‖ / ‖b‖ at the end.
+        enough: None for a tangent, b = (0, 1); else b = (−R(z), −r·(z − anchor)), Newton's, and
+            with ‖R‖/‖Θ̃‖ up to this, x = 0 without solving.
         guess: of a tangent; the tolerance is then relative to its length.
     """
+    newton = enough is not None
     point, row, anchor = (np.asarray(array, problem.dtype) for array in (point, row, anchor))
     theta, flat = point[:-1], find_flat(problem)
     linear = linearise_flat(problem, theta)
@@ -306,7 +291,7 @@ def solve_bordered(
     column = -(slopes[0] * flat.constant + slopes[1] * linear.expected)
     length, error = float(np.linalg.norm(theta)), float(np.linalg.norm(residual))
     relative = 0.0 if error == 0 else error / (length if length > 0 else 1.0)
-    if relative <= enough:
+    if newton and relative <= enough:
         return Solution(np.zeros_like(point), relative, seen)
     right = np.append(-residual if newton else np.zeros_like(theta), 0.0)
     right[-1] = -row @ (point - anchor) if newton else 1.0

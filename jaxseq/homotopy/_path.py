@@ -263,13 +263,8 @@ def save_path(
 
 
 class PathKeeper:
-    """Keeps a path in a file while it is followed: every few seconds, and at its end.
-
-    Args:
-        file: to keep it in; None keeps nothing.
-        problem: of the path.
-        settings: of the path.
-    """
+    """Keeps a path in a file, if there is one, while it is followed: every few seconds, and at its
+    end."""
 
     def __init__(
         self, file: str | os.PathLike[str] | None, problem: Problem, settings: PathSettings
@@ -376,7 +371,7 @@ def select_monotone(path: Path) -> Selection:
     turned = np.flatnonzero(path.slope <= 0)
     if turned.size:
         return _at(path, max(int(turned[0]) - 1, 0), "the last point before λ turns")
-    return choose(path, len(path.points) - 1, "λ has not turned: the last point")
+    return _choose(path, len(path.points) - 1, "λ has not turned: the last point")
 
 
 def select_min_eigenvalue(path: Path) -> Selection:
@@ -396,10 +391,10 @@ def select_min_eigenvalue(path: Path) -> Selection:
     """
     sizes = np.abs(path.nearest_to_singular)
     index = int(sizes.argmin())
-    return choose(path, index, f"an eigenvalue of g2(λ)·∇E − I is {sizes[index]:.3g} from 0")
+    return _choose(path, index, f"an eigenvalue of g2(λ)·∇E − I is {sizes[index]:.3g} from 0")
 
 
-def select_max_entropy(path: Path, entropy: Callable[[Any], Any]) -> Selection:
+def select_max_entropy(path: Path, entropy: Callable[[Any], Any] | np.ndarray) -> Selection:
     """The point after the first with the greatest entropy of labels on the unlabelled data.
 
     The paper chooses among iterations, each of which has made a step: λ = 0, where the path begins,
@@ -409,7 +404,7 @@ def select_max_entropy(path: Path, entropy: Callable[[Any], Any]) -> Selection:
 
     Args:
         path: the path.
-        entropy: of Θ̃, a pytree; called for every point.
+        entropy: of Θ̃, a pytree, called for every point; or the entropy at each point.
 
     Example:
         >>> import jax.numpy as jnp
@@ -421,35 +416,21 @@ def select_max_entropy(path: Path, entropy: Callable[[Any], Any]) -> Selection:
     References:
         Haffari & Sarkar 2008, section 5.2; Ji, Watson & Carin 2007.
     """
-    values = np.array([float(entropy(path.parameters(i))) for i in range(len(path.points))])
+    values = entropy
+    if not isinstance(values, np.ndarray):
+        values = np.array([float(values(path.parameters(i))) for i in range(len(path.points))])
     if not np.isfinite(values).all():
         where = int(np.flatnonzero(~np.isfinite(values))[0])
         raise ValueError(f"entropy: expected finite numbers, got {values[where]} at point {where}")
-    index = greatest_after_start(values)
-    return choose(path, index, f"the entropy there, {values[index]:.6g}, is the greatest")
+    # The first is left out unless it is the only one.
+    index = 1 + int(values[1:].argmax()) if len(values) > 1 else 0
+    return _choose(path, index, f"the entropy there, {values[index]:.6g}, is the greatest")
 
 
-def greatest_after_start(values: np.ndarray) -> int:
-    """Where the greatest number is, the first one left out unless it is the only one.
-
-    Example:
-        >>> greatest_after_start(np.array([3.0, 1.0, 2.0])), greatest_after_start(np.ones(1))
-        (2, 0)
-    """
-    return 1 + int(values[1:].argmax()) if len(values) > 1 else 0
-
-
-def choose(path: Path, index: int, why: str) -> Selection:
+def _choose(path: Path, index: int, why: str) -> Selection:
     """The selection of a point, by a rule that all of the path matters to.
 
     Warns if the path died on its way, and raises ValueError if it never left λ = 0.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from jaxseq.homotopy import Problem, Structure, follow_path
-        >>> half = Problem(lambda x: x / 2 + 1, jnp.array([1.0]), structure=Structure.SYMMETRIC)
-        >>> choose(follow_path(half), -1, "it is the last").why
-        'it is the last; path: reached λ = 1'
     """
     if path.outcome is None:
         return _at(path, index, f"{why}; path: still being followed")

@@ -200,17 +200,7 @@ def flat_map(problem: Problem) -> tuple[Array, Callable[[Array], Array]]:
 
 
 class Flat:
-    """A problem's numbers as NumPy's flat vectors of its unknowns Θ̃/σ.
-
-    Attributes:
-        scale: σ [n], or 1.
-        constant: c/σ [n].
-
-    Example:
-        >>> flat = find_flat(Problem(lambda x: x / 2, jnp.ones(2), scale=jnp.array([1.0, 2.0])))
-        >>> flat.constant.tolist(), flat.weights(0.25)
-        ([1.0, 0.5], ((0.75, 0.25), (-1.0, 1.0)))
-    """
+    """A problem's numbers as NumPy's flat vectors of its unknowns Θ̃/σ: σ, or 1, and c/σ."""
 
     def __init__(self, problem: Problem):
         leaves, self._tree = jax.tree.flatten(problem.constant)

@@ -44,12 +44,9 @@ class Spectrum(NamedTuple):
 
 
 class Symmetriser:
-    """F, and its neighbours, at a point, on rows of vectors [m, n] in the scaled unknowns Θ̃/σ.
+    """F, and its neighbours, at a point Θ̃/σ, flat, on rows of vectors [m, n] of the same unknowns.
 
-    Args:
-        problem: of a structure other than GENERAL; F is I where ∇E is symmetric itself.
-        theta: the point, flat. A parameter of 0, or less, is left out of F.
-        dtype: of its arrays.
+    F is I where ∇E is symmetric itself; a parameter of 0, or less, is left out of it.
     """
 
     def __init__(self, problem: Problem, theta: np.ndarray, dtype: Any = SINGLE):
@@ -59,12 +56,8 @@ class Symmetriser:
         self._ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
         # Of each leaf u, σ·D^{-1/2}, and the axis of its multinomials behind that of the rows.
         self._parts = []
-        for leaf, axis, flat, sigma in zip(
-            leaves,
-            problem.leaf_axes(),
-            np.split(theta * scale, self._ends),
-            np.split(scale, self._ends),
-        ):
+        flats = np.split(theta * scale, self._ends), np.split(scale, self._ends)
+        for leaf, axis, flat, sigma in zip(leaves, problem.leaf_axes(), *flats):
             tilde = np.maximum(flat.reshape(leaf.shape), 0)  # uncorrected steps may go below
             root, total = np.sqrt(tilde), tilde.sum(axis, keepdims=True)
             unit = root / np.sqrt(np.where(total > 0, total, 1))
@@ -92,9 +85,7 @@ class Symmetriser:
 
     def spread(self, rows: np.ndarray) -> np.ndarray:
         """D^{1/2} P·w, the right factor of M."""
-        return self._each(
-            rows, lambda v, unit, ratio, axis: _over(_project(v, unit, axis), ratio)
-        )  # fmt: skip
+        return self._each(rows, lambda v, unit, ratio, axis: _over(_project(v, unit, axis), ratio))
 
     def right_from_left(self, left: np.ndarray) -> np.ndarray:
         """Vectors x with ``FᵀF·x`` the given ones: right eigenvectors from left ones, about.
@@ -125,23 +116,12 @@ def _over(rows: np.ndarray, ratio: np.ndarray) -> np.ndarray:
 def lanczos(
     product: Product, start: np.ndarray, steps: int, count: int, accuracy: float
 ) -> Spectrum:
-    """Largest Ritz values of a symmetric operator, falling, and bounds on their errors.
+    """The `count` largest Ritz values of a symmetric operator, falling, and bounds on their errors.
 
     Every new vector is made orthogonal to all before, twice: without that, converged eigenvalues
     come up again as ghosts, and a ghost would pass for a crossing. One vector finds one copy of
-    a multiple eigenvalue. Where the space is exhausted early, zeros fill the rest.
-
-    Args:
-        product: the operator.
-        start: any vector with a part in every direction sought.
-        steps: products at most.
-        count: how many values to return.
-        accuracy: it ends as soon as errors are within this share of these values.
-
-    Example:
-        >>> diagonal = np.array([3.0, 2.0, 1.0])
-        >>> lanczos(lambda v: diagonal * v, np.ones(3), 3, 1, 0.0).values.round(6).tolist()
-        [3.0]
+    a multiple eigenvalue. Where the space is exhausted early, zeros fill the rest. It ends after
+    so many steps, or as soon as errors are within the accuracy as a share of these values.
     """
     steps = min(steps, start.size)
     basis = np.zeros((steps + 1, start.size), start.dtype)
@@ -263,17 +243,18 @@ def find_leading(
     accuracy: float,
     most: int,
 ) -> Leading:
-    """The leading eigenvectors of ∇E at a point, from what is known of it.
+    """The leading eigenvectors of ∇E at a point (`theta`, flat), from what is known of it.
 
     Args:
-        problem: the problem, of a structure other than GENERAL.
+        problem: of a structure other than GENERAL.
         theta: the point, flat.
         product: with ∇E there.
         seen: of ∇E there.
         before: those of a point nearby, the first of which are looked at anew.
-        count: how many eigenvalues are wanted to the accuracy.
-        kept: how many eigenvectors to return; those after the first `count` are rough.
-        accuracy: relative residual of the first `count`; eigenvalues err by about its square.
+        count: how many are wanted to the relative residual `accuracy`; eigenvalues err by about
+            its square.
+        kept: how many to return; those after the first `count` are rough.
+        accuracy: of the first `count`.
         most: products at most, beside the first look.
     """
     symmetric = Symmetriser(problem, theta)
