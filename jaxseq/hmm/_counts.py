@@ -434,8 +434,7 @@ def expected_counts(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from jaxseq.hmm import word_corpus
-        >>> from jaxseq.hmm import Multinomials
+        >>> from jaxseq.hmm import Multinomials, word_corpus
         >>> uniform = Multinomials(jnp.ones(2), jnp.ones((2, 2)), jnp.ones((3, 2)))
         >>> tally = expected_counts(uniform, word_corpus([[0, 1, 1]], 3))
         >>> tally.counts.emission.tolist()
@@ -477,8 +476,7 @@ def mean_counts(
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> from jaxseq.hmm import word_corpus
-        >>> from jaxseq.hmm import Multinomials
+        >>> from jaxseq.hmm import Multinomials, word_corpus
         >>> corpus = word_corpus([[0, 1], [1]], 2)
         >>> point = Multinomials(jnp.ones(2), jnp.ones((2, 2)), jnp.array([[3.0, 1.0], [1.0, 3.0]]))
         >>> mean_counts(point, corpus).initial.tolist()
@@ -537,8 +535,7 @@ def viterbi_counts(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from jaxseq.hmm import word_corpus
-        >>> from jaxseq.hmm import Multinomials
+        >>> from jaxseq.hmm import Multinomials, word_corpus
         >>> point = Multinomials(jnp.ones(2), jnp.ones((2, 2)), jnp.array([[3.0, 1.0], [1.0, 3.0]]))
         >>> viterbi_counts(point, word_corpus([[0, 1, 1]], 2)).counts.emission.tolist()
         [[1.0, 0.0], [0.0, 2.0]]
@@ -602,8 +599,7 @@ def log_likelihoods(parameters: Multinomials, corpus: WordCorpus) -> np.ndarray:
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from jaxseq.hmm import word_corpus
-        >>> from jaxseq.hmm import Multinomials
+        >>> from jaxseq.hmm import Multinomials, word_corpus
         >>> point = Multinomials(jnp.ones(2), jnp.ones((2, 2)), jnp.array([[1.0, 1.0], [0.0, 0.0]]))
         >>> log_likelihoods(point, word_corpus([[0], [0, 1]], 2)).tolist()
         [0.0, -inf]

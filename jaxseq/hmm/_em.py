@@ -114,8 +114,7 @@ class EMOperator:
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from jaxseq.hmm import word_corpus
-        >>> from jaxseq.hmm import Multinomials
+        >>> from jaxseq.hmm import Multinomials, word_corpus
         >>> known = word_corpus([[0, 1], [1]], 2, labels=[[0, 1], [1]], num_labels=2)
         >>> step = EMOperator(known, None, smoothing=Smoothing(0, 0, 0))
         >>> uniform = Multinomials(jnp.ones(2), jnp.ones((2, 2)), jnp.ones((2, 2)))
@@ -359,8 +358,7 @@ def em(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from jaxseq.hmm import EMOperator, word_corpus
-        >>> from jaxseq.hmm import HMM
+        >>> from jaxseq.hmm import HMM, EMOperator, word_corpus
         >>> start = HMM(jnp.ones(2), jnp.ones((2, 2)), jnp.array([[2.0, 1.0], [1.0, 2.0]]))
         >>> result = em(start, EMOperator(None, word_corpus([[0, 0, 1, 1]] * 4, 2)))
         >>> print(result.outcome)

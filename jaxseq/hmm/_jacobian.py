@@ -216,8 +216,7 @@ def linearise_mean_counts(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from jaxseq.hmm import word_corpus
-        >>> from jaxseq.hmm import Multinomials
+        >>> from jaxseq.hmm import Multinomials, word_corpus
         >>> point = Multinomials(jnp.ones(2), jnp.ones((2, 2)), jnp.array([[3.0, 1.0], [1.0, 3.0]]))
         >>> mean, product = linearise_mean_counts(point, word_corpus([[0, 1], [1]], 2))
         >>> product(point).initial.tolist()  # a scale cancels

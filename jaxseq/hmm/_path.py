@@ -472,8 +472,7 @@ def label_entropy(parameters: Multinomials, corpus: WordCorpus) -> float:
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from jaxseq.hmm import word_corpus
-        >>> from jaxseq.hmm import Multinomials
+        >>> from jaxseq.hmm import Multinomials, word_corpus
         >>> uniform = Multinomials(jnp.ones(2), jnp.ones((2, 2)), jnp.ones((1, 2)))
         >>> round(label_entropy(uniform, word_corpus([[0, 0], [0]], 1)), 4)  # 3 · log 2
         2.0794

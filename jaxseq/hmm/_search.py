@@ -342,7 +342,7 @@ def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFit
     # Of all processes: where labels are missing in one, all need the first stage.
     known = all(mesh_peers(plan.mesh).exchange(data.labelled.is_labelled))
     stages = _stages(data, plan, known or start is not None)
-    begun = _supervised_start(data, plan, known) if start is None else start
+    begun = _count_model(data, plan) if start is None else start
     if not stages:
         return _counted(begun, data, plan)
     devices = Devices.from_mesh(plan.mesh)
@@ -352,10 +352,35 @@ def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFit
     total = plan.max_iterations * len(stages)
     with progress_bar("EM", total, plan.progress) as tick, interrupts_deferred() as pressed:
         for number in range(kept.first, len(stages)):
-            run = _Run(plan, kept, tick, pressed, number, number + 1 == len(stages), before)
-            fitted = _climb(stages[number], begun if fitted is None else fitted, run)
+            operator, model = stages[number], begun if fitted is None else fitted.model
+            state, before = kept.resume(number, EMState(model.probabilities), before)
+            if not state.iteration:  # a state on disk has passed this before
+                advice = "; smoothing above 0 makes all possible"
+                operator.check_possible(model.probabilities, "X", "the supervised model", advice)
+
+            def watch(state: EMState, now: Evaluation) -> None:
+                if state.iteration:
+                    tick(before.iterations + state.iteration, -now.objective)
+
+            def keep(state: EMState) -> None:
+                if state.iteration % plan.checkpoint_every == 0:
+                    kept.keep(number, state, before)
+
+            limits = plan.max_iterations, plan.tolerance
+            state, now, outcome = iterate_em(operator, state, *limits, watch, pressed, keep)
+            goes_on = number + 1 < len(stages)
+            goes_on |= outcome in (Outcome.INTERRUPTED, Outcome.MAX_ITERATIONS)
+            kept.finish(number, state, before, over=not goes_on)
+            fitted = HMMFitted(
+                HMM(*state.parameters, unknown=model.unknown),
+                state.parameters,
+                state.values,
+                None if operator.unlabelled is None else now.log_likelihood,
+                before.iterations + state.iteration,
+                outcome,
+            )
             before = Before(fitted.iterations)
-            if fitted.outcome is Outcome.INTERRUPTED:
+            if outcome is Outcome.INTERRUPTED:
                 break
     assert fitted is not None
     return fitted
@@ -373,14 +398,11 @@ def _stages(data: HMMData, plan: HMMPlan, supervised: bool) -> list[EMOperator]:
     return stages
 
 
-def _supervised_start(data: HMMData, plan: HMMPlan, all_known: bool) -> HMM:
+def _count_model(data: HMMData, plan: HMMPlan) -> HMM:
     """Relative frequencies of what is known for sure, smoothed."""
-    labels, unknown, given = len(data.classes), data.vocabulary.unknown, plan.smoothing
-    shared = {"dtype": plan.dtype, "mesh": plan.mesh}
-    if all_known:
-        return estimate_hmm(data.labelled, labels, smoothing=given, unknown=unknown, **shared)
-    known = known_counts(data.labelled, labels, **shared)
-    return HMM(*(family + amount for family, amount in zip(known, given)), unknown=unknown)
+    known = known_counts(data.labelled, len(data.classes), plan.dtype, mesh=plan.mesh)
+    smoothed = (family + amount for family, amount in zip(known, plan.smoothing))
+    return HMM(*smoothed, unknown=data.vocabulary.unknown)
 
 
 def _counted(model: HMM, data: HMMData, plan: HMMPlan) -> HMMFitted:
@@ -390,45 +412,3 @@ def _counted(model: HMM, data: HMMData, plan: HMMPlan) -> HMMFitted:
     return HMMFitted(model, model.probabilities, (objective,), None, 0, Outcome.COUNTED)
 
 
-class _Run(NamedTuple):
-    """How to climb: settings, where states are kept, whom to tell, and which stage this is."""
-
-    plan: HMMPlan
-    kept: Stages
-    tick: Callable[[int, float], None]
-    pressed: Callable[[], bool]
-    stage: int
-    last: bool
-    before: Before
-
-
-def _climb(operator: EMOperator, start: HMM | HMMFitted, run: _Run) -> HMMFitted:
-    """EM, from a model or from where the stage before it ended."""
-    plan = run.plan
-    model = start if isinstance(start, HMM) else start.model
-    state, before = run.kept.resume(run.stage, EMState(model.probabilities), run.before)
-    if not state.iteration:  # a state on disk has passed this before
-        advice = "; smoothing above 0 makes all possible"
-        operator.check_possible(model.probabilities, "X", "the supervised model", advice)
-
-    def watch(state: EMState, now: Evaluation) -> None:
-        if state.iteration:
-            run.tick(before.iterations + state.iteration, -now.objective)
-
-    def keep(state: EMState) -> None:
-        if state.iteration % plan.checkpoint_every == 0:
-            run.kept.keep(run.stage, state, before)
-
-    state, now, outcome = iterate_em(
-        operator, state, plan.max_iterations, plan.tolerance, watch, run.pressed, keep
-    )
-    goes_on = not run.last or outcome in (Outcome.INTERRUPTED, Outcome.MAX_ITERATIONS)
-    run.kept.finish(run.stage, state, before, over=not goes_on)
-    return HMMFitted(
-        HMM(*state.parameters, unknown=model.unknown),
-        state.parameters,
-        state.values,
-        None if operator.unlabelled is None else now.log_likelihood,
-        before.iterations + state.iteration,
-        outcome,
-    )
