@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numbers
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +22,7 @@ from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar, usable_c
 from jaxseq.crf import CRF, share_corpus
 from jaxseq.hmm._corpus import WordCorpus, WordVocabulary, word_corpus
 from jaxseq.hmm._counts import FAMILIES, check_families, known_counts
-from jaxseq.hmm._em import EMOperator, EMState, Evaluation, Smoothing, estimate_hmm, iterate_em
+from jaxseq.hmm._em import EMOperator, EMState, Evaluation, Smoothing, iterate_em
 from jaxseq.hmm._model import HMM, Multinomials
 from jaxseq.parallel import Devices, check_mesh, mesh_peers, spans_processes
 from jaxseq.taggers import (
@@ -410,5 +410,3 @@ def _counted(model: HMM, data: HMMData, plan: HMMPlan) -> HMMFitted:
     operator = EMOperator(data.labelled, None, 0.0, plan.smoothing, mesh=plan.mesh)
     objective = operator(model.probabilities).objective
     return HMMFitted(model, model.probabilities, (objective,), None, 0, Outcome.COUNTED)
-
-
