@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import numbers
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -16,11 +14,13 @@ from jax.sharding import Mesh
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from jaxseq._io import Fingerprint, SearchStore
 from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar
-from jaxseq.constraints._constraint import Constraints, Scheme, bind_constraints
+from jaxseq.constraints._constraint import Constraints, Scheme
 from jaxseq.constraints._decoding import bound_to, search_scored, warn_unmet
-from jaxseq.constraints._learners import CRFLearner, HMMLearner
-from jaxseq.constraints._mixtures import (
+from jaxseq.constraints._learning import (
+    CRFLearner,
+    HMMLearner,
     LabellingWeights,
     check_share,
     check_weighing,
@@ -32,11 +32,9 @@ from jaxseq.hmm import HMMTagger, check_own_mesh
 from jaxseq.parallel import PER_PROCESS, Devices
 from jaxseq.taggers import (
     Label,
-    Notes,
     check_number,
     check_unlabelled,
     settings_of,
-    text_of,
     token_score,
 )
 from jaxseq.text import token_rows
@@ -45,11 +43,8 @@ SAME_WEIGHT = 1e-6  # labellings whose weights differ by less teach the same: ro
 
 
 class Labelling(NamedTuple):
-    """The best labellings of the unlabelled sentences.
-
-    labels [N, k] of all tokens, scores [B, k] less the penalties, and weights [B, k]; hard [B]:
-    violations of hard constraints by the best one.
-    """
+    """The best labellings of the unlabelled sentences: labels [N, k], scores [B, k] less penalties,
+    weights [B, k], and hard [B], violations of hard constraints by the best one."""
 
     labels: np.ndarray
     scores: np.ndarray
@@ -63,13 +58,7 @@ class Labelling(NamedTuple):
 
 
 class Labeller:
-    """Labels the same unlabelled sentences with one tagger after another.
-
-    Args:
-        codl: whose settings count, with its `constraints_` bound.
-        sentences: unlabelled ones, of this process where there are several.
-        devices: what to search on.
-    """
+    """Labels the unlabelled sentences of this process with one tagger after another."""
 
     def __init__(self, codl: CoDL, sentences: list[Any], devices: Devices):
         self._codl, self._sentences, self._constraints = codl, sentences, codl.constraints_
@@ -77,10 +66,9 @@ class Labeller:
         # The words never change: what the constraints see of them is looked up once.
         self._x = self._constraints.observe_all(sentences)
         self.lengths = np.zeros(0, np.int64)
-        free = [str(number) for number in range(self._constraints.num_labels)]
         # Constraints that are not learnt with are counted all the same, in the history.
         self._used = (
-            self._constraints if codl.learn_with_constraints else bind_constraints([], free)
+            self._constraints if codl.learn_with_constraints else self._constraints.only(())
         )
 
     def __call__(self, tagger: Any) -> Labelling:
@@ -99,10 +87,7 @@ class Labeller:
         return Labelling(labels, scores, np.asarray(weights), hard)
 
     def history_entry(self, now: Labelling, before: Labelling | None) -> dict[str, Any]:
-        """What changed, and the scores and violations of the best labellings.
-
-        Of the sentences of all processes, which ask for it together.
-        """
+        """What changed, and scores and violations of the best labellings, over all processes."""
         real = np.isfinite(now.scores[:, 0]) & (self.lengths > 0)
         changed = now.labels.size if before is None else int((now.labels != before.labels).sum())
         best = now.scores[real, 0].astype(np.float64)
@@ -112,43 +97,29 @@ class Labeller:
         own = [int(changed), unmet, len(best), float(best.sum()), *violated]
         totals = (sum(parts) for parts in zip(*self._devices.peers.exchange(own)))
         changed, unmet, count, score, *violated = totals
-        shares = [number / max(count, 1) for number in violated]
+        names = self._constraints.names
+        times = [names[:number].count(name) + 1 for number, name in enumerate(names)]
+        distinct = [f"{name} ({n})" if n > 1 else name for name, n in zip(names, times)]
         return {
             "changed": changed,
             "mean_score": score / max(count, 1),
             "unmet": unmet,
-            "violated": dict(zip(_distinct(self._constraints.names), shares)),
+            "violated": {name: n / max(count, 1) for name, n in zip(distinct, violated)},
         }
-
-
-def _distinct(names: tuple[str, ...]) -> list[str]:
-    """The names; of several of one name, the second one on is numbered.
-
-    Example:
-        >>> _distinct(("a", "b", "a"))
-        ['a', 'b', 'a (2)']
-    """
-    times = [names[:number].count(name) + 1 for number, name in enumerate(names)]
-    return [f"{name} ({n})" if n > 1 else name for name, n in zip(names, times)]
 
 
 def fingerprint(constraints: Constraints) -> str:
     """Says which constraints these are, the same in every process."""
     leaves, structure = jax.tree.flatten(constraints)
-    # File systems and command lines may have put lone surrogates into the words of a rule.
-    digest = hashlib.sha256(str(structure).encode("utf-8", "surrogatepass"))
-    for leaf in leaves:
-        digest.update(np.ascontiguousarray(leaf).tobytes())
-    return digest.hexdigest()
+    return str(Fingerprint(str(structure), *map(np.asarray, leaves)))
 
 
 DTYPES = {"lengths": "<i4", "labels": "<i4", "scores": "<f8", "hard": "<i4"}
-"""The arrays of the notes, little-endian on every machine; float64 holds either kind of score."""
+"""The arrays of the notes; float64 holds either kind of score."""
 
 
 class Kept(NamedTuple):
-    """What notes hold of this process's sentences: labels [N, k], scores [B, k] and hard violations
-    [B]; and the history of all."""
+    """Notes about this process's sentences, as in `Labelling`; and the history of all."""
 
     labels: np.ndarray
     scores: np.ndarray
@@ -157,18 +128,10 @@ class Kept(NamedTuple):
 
 
 class CoDLNotes:
-    """Notes of the labellings that the last cycle learnt from; nothing without a path.
+    """The labellings that the last cycle learnt from, in a file; nothing is kept without a path.
 
-    The labellings of all processes stand in the file in the order of the whole corpus, so that
-    another number of processes, with other parts of the corpus, can go on from it.
-
-    Args:
-        path: the file, which all processes see, or None.
-        about: the settings.
-        X: labelled sentences of this process.
-        y: their labels.
-        unlabelled: the other sentences of this process.
-        devices: all processes, which must call every method together.
+    Those of all processes stand in the order of the whole corpus, so that another number of
+    processes, with other parts of it, can go on. All processes call every method together.
     """
 
     def __init__(
@@ -180,73 +143,48 @@ class CoDLNotes:
         unlabelled: list[Any],
         devices: Devices,
     ):
-        self._devices, self._peers, self._kept = devices, devices.peers, path is not None
-        if not self._kept:
-            self._notes = Notes(None, ())
-            return
-        numbers = devices.numbers_by_turns(len(unlabelled))
-        parts = [arrays[0] for arrays in self._peers.exchange_arrays(numbers)]
-        self._order = np.argsort(np.concatenate(parts), kind="stable")
-        first = sum(map(len, parts[: self._peers.index]))
-        # The inverse permutation: where this process's sentences stand in the file.
-        self._own = np.argsort(self._order)[first : first + len(unlabelled)]
-        self._notes = Notes(path, (about, self._hash_pairs(X, y), self._hash_ordered(unlabelled)))
-
-    def _hash_pairs(self, X: list[Any], y: list[Any]) -> str:
-        """Of the labelled sentences, whose order does not matter: a sum of hashes."""
-        own = sum(int.from_bytes(_digest(pair), "big") for pair in zip(X, y, strict=True))
-        # In hexadecimal, since JSON numbers of other readers have 53 bits.
-        return f"{self._devices.total(own):x}"
-
-    def _hash_ordered(self, unlabelled: list[Any]) -> str:
-        """Of the unlabelled sentences, in the order in which their labellings are kept."""
-        own = np.frombuffer(b"".join(map(_digest, unlabelled)), np.uint8).reshape(-1, 32)
-        every = np.concatenate([arrays[0] for arrays in self._peers.exchange_arrays(own)])
-        return hashlib.sha256(every[self._order].tobytes()).hexdigest()
+        self._peers, job = devices.peers, Fingerprint("CoDL", about)
+        if path is not None:
+            numbers = devices.numbers_by_turns(len(unlabelled))
+            digests = [bytes.fromhex(str(Fingerprint(sentence))) for sentence in unlabelled]
+            own = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 32)
+            parts = self._peers.exchange_arrays(numbers, own)
+            self._order = np.argsort(np.concatenate([part[0] for part in parts]), kind="stable")
+            first = sum(len(part[0]) for part in parts[: self._peers.index])
+            # The inverse permutation: where this process's sentences stand in the file.
+            self._own = np.argsort(self._order)[first : first + len(unlabelled)]
+            # The order of labelled sentences does not matter: a sum of hashes.
+            pairs = sum(int(Fingerprint(pair)) for pair in zip(X, y, strict=True))
+            every = np.concatenate([part[1] for part in parts])
+            job.add(devices.total(pairs), every[self._order])
+        self._store = SearchStore(path, job, devices)
 
     def load(self) -> Kept | None:
         """What the last `save` wrote of this process's sentences; None where there is nothing."""
-        with self._devices.agreeing():
-            kept = self._notes.load()
-            self._devices.check_same("checkpoint: is there", kept is not None)
-        if kept is None:
+        saved = self._store.load()
+        if saved is None:
             return None
-        lengths, labels, scores, hard = (
-            np.frombuffer(base64.b64decode(kept["labelling"][name]), dtype)
-            for name, dtype in DTYPES.items()
-        )
-        scores = scores.reshape(len(lengths), -1)
-        labels = labels.reshape(-1, scores.shape[1])[token_rows(lengths, self._own)]
-        return Kept(labels, scores[self._own], hard[self._own], kept["history"])
+        lengths, labels, scores, hard = (saved.arrays[name] for name in DTYPES)
+        labels = labels[token_rows(lengths, self._own)]
+        return Kept(labels, scores[self._own], hard[self._own], saved.notes)
 
     def save(
         self, labelling: Labelling, lengths: np.ndarray, history: list[dict[str, Any]]
     ) -> None:
         """Replace the notes by the labellings of all, of sentences of these lengths."""
-        if not self._kept:
+        if self._store.path is None:
             return
         own = (lengths, labelling.labels, labelling.scores, labelling.hard)
-        named = zip(own, DTYPES.values())
-        parts = self._peers.exchange_arrays(*(np.asarray(array, dtype) for array, dtype in named))
+        typed = (np.asarray(array, dtype) for array, dtype in zip(own, DTYPES.values()))
+        parts = self._peers.exchange_arrays(*typed)
         lengths, labels, scores, hard = (np.concatenate(each) for each in zip(*parts))
         labels = labels[token_rows(lengths, self._order)]
         ordered = (lengths[self._order], labels, scores[self._order], hard[self._order])
-        packed = {
-            name: base64.b64encode(array.tobytes()).decode() for name, array in zip(DTYPES, ordered)
-        }
-        with self._devices.agreeing():
-            if self._devices.is_first:  # one process writes, the others wait for it
-                self._notes.save({"labelling": packed, "history": history})
+        self._store.save(history, dict(zip(DTYPES, ordered)))
 
     def remove(self) -> None:
         """The job is done."""
-        with self._devices.agreeing():
-            if self._devices.is_first:
-                self._notes.remove()
-
-
-def _digest(part: Any) -> bytes:
-    return hashlib.sha256(text_of(part).encode("utf-8", "surrogatepass")).digest()
+        self._store.remove()
 
 
 class CoDL(BaseEstimator):

@@ -23,6 +23,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+__all__ = [
+    "PUNCTUATION",
+    "Constraint",
+    "Constraints",
+    "Labels",
+    "Penalised",
+    "Rule",
+    "Words",
+    "bind_constraints",
+]
+
 Scheme = Literal["plain", "iob2", "iobes"]
 OUTSIDE = "O"  # the label of tokens in no field, whatever the scheme
 

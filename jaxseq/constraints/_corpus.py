@@ -26,6 +26,8 @@ from jaxseq.constraints._search import (
 from jaxseq.lattice import Chain, as_count, k_best
 from jaxseq.parallel import BY_DATA, EVERYWHERE, check_mesh, own_mesh, own_parts, place, place_rows
 
+__all__ = ["CorpusLabellings", "search_corpus"]
+
 Search = Literal["auto", "beam", "exact"]
 
 CHUNK = 64

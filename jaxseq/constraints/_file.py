@@ -24,6 +24,8 @@ from jaxseq.constraints._constraint import (
     bind_constraints,
 )
 
+__all__ = ["ConstraintFile", "read_constraints"]
+
 WORDS = ("words", "words_from", "pattern", "punctuation")
 """Keys that say which tokens a rule is about; one or more of them."""
 

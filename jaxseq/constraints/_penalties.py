@@ -29,6 +29,14 @@ from jaxseq.constraints._corpus import make_padding
 from jaxseq.constraints._search import MOST_STATES
 from jaxseq.lattice import Chain, matmul, path_score
 
+__all__ = [
+    "corpus_violations",
+    "count_violations",
+    "estimate_penalties",
+    "penalised_score",
+    "violations",
+]
+
 
 def violations(
     constraint: Constraint | Rule,

@@ -21,6 +21,19 @@ from jaxseq.constraints._constraint import (
     Words,
 )
 
+__all__ = [
+    "AtMostOnce",
+    "Count",
+    "EndsWith",
+    "FieldLength",
+    "MustAppear",
+    "OnlyOn",
+    "Order",
+    "StartsWith",
+    "TransitionsOnlyOn",
+    "WordsImply",
+]
+
 Side = Literal["before", "after", "either"]
 Unit = Literal["words", "fields"]
 

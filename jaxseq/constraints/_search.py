@@ -14,6 +14,8 @@ from jaxtyping import Array, Float, Int
 from jaxseq.constraints._constraint import BEFORE_THE_FIRST, Constraint, Constraints, as_violations
 from jaxseq.lattice import NO_LABEL, Chain, as_count
 
+__all__ = ["Folded", "Labellings", "beam_search", "exact_search", "fold_local", "joint_states"]
+
 WIDTH = 50
 """Hypotheses in a beam, unless more labellings are asked for."""
 
