@@ -15,17 +15,8 @@ from jaxseq.taggers import check_labels, check_paths_legal, encode_labels
 
 
 class KnownLabels:
-    """Possible labels of every token of a pool.
-
-    Args:
-        lengths: int [B], of the sentences.
-        classes: the labels, sorted.
-        legal: what a scheme allows, or None.
-
-    Attributes:
-        answered: bool [N], tokens with a label from the annotator.
-        sampled: bool [B], sentences that were chosen whole.
-    """
+    """Possible labels of every token of a pool; `answered` [N] has tokens with a label from the
+    annotator, and `sampled` [B] the sentences that were chosen whole."""
 
     def __init__(self, lengths: np.ndarray, classes: list[str], legal: Legal | None):
         self._lengths, self._classes, self._legal = lengths, classes, legal
@@ -234,12 +225,7 @@ def _index(name: str, value: Any, size: int) -> int:
 
 
 def label_names(name: str, labels: Any) -> list[str]:
-    """The labels in order, each once; ValueError unless they are strings, at least one.
-
-    Args:
-        name: what messages call them.
-        labels: to be checked.
-    """
+    """The labels in order, each once; ValueError unless they are strings, at least one."""
     is_list = isinstance(labels, Iterable) and not isinstance(labels, str | bytes)
     listed = list(labels) if is_list else []
     if not listed or not all(isinstance(label, str) for label in listed):
@@ -260,10 +246,6 @@ def with_labels(tagger: CRFTagger, classes: list[str]) -> CRFTagger:
     """A tagger of more labels that says the same: the new ones are forbidden, and weigh nothing.
 
     A search that starts from it starts with all of them allowed.
-
-    Args:
-        tagger: trained.
-        classes: all labels, sorted, with those of the tagger among them.
     """
     before = tagger.classes_.tolist()
     if classes == before:

@@ -5,31 +5,32 @@ from __future__ import annotations
 import numbers
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from jaxseq.active._journal import RunFolder
+from jaxseq._runtime import progress_bar
 from jaxseq.active._labels import KnownLabels, new_label_names
 from jaxseq.active._pool import Pool
 from jaxseq.active._query import Answer, Look, Proposal, Query, Strategy, informative, propose
 from jaxseq.active._run import (
     Run,
+    RunFolder,
     initial_events,
     learner_settings,
     proposal_as_json,
     read_run,
     settings_from_json,
 )
-from jaxseq.active._simulate import Watch, run_simulation
 from jaxseq.active._stop import HOW, ActiveStatus, agreement, first_sentences, is_stable
 from jaxseq.active._strategies import TokenQueries
 from jaxseq.active._training import train_on
-from jaxseq.crf import CRF, CRFTagger, EncodedLabels, Fitted, Plan
-from jaxseq.taggers import check_number, fresh, legal_by_scheme
+from jaxseq.crf import CRF, CRFTagger, EncodedLabels, Fitted, Plan, best_labels
+from jaxseq.metrics import span_scores
+from jaxseq.taggers import check_number, fresh, legal_by_scheme, split_by_sentence
 
 FIXED = ("templates", "cutoff", "scheme", "checkpoint", "checkpoint_every", "progress")
 """Settings that `ActiveLearner.refit` cannot change: the pool was read by the first three, and the
@@ -355,12 +356,7 @@ class ActiveLearner(BaseEstimator):
         return self._keep(trained, run.round)
 
     def _train(self, older: CRF | None, most: int | None = None) -> Trained:
-        """Train on the sentences that have a label, and look at the pool.
-
-        Args:
-            older: the model to begin with; None for zeros.
-            most: iterations, at most; None for as many as it takes.
-        """
+        """Train from an older model or from zeros, and look at the pool."""
         began = time.perf_counter()
         run = self._begun()
         before = None if run.tagger is None else self.look()  # kept from the last round, as a rule
@@ -388,18 +384,8 @@ class ActiveLearner(BaseEstimator):
     def _fit(
         self, tagger: CRFTagger, older: CRF | None, most: int | None = None, *, complete: bool
     ) -> tuple[Fitted, bool, int]:
-        """Train a new tagger on the sentences of the pool that have a label.
-
-        Args:
-            tagger: to be trained.
-            older: the model to begin with; None for zeros.
-            most: iterations, at most; None for as many as it takes.
-            complete: whether these sentences have all labels as a rule, or no program for sets
-                of labels is needed later.
-
-        Returns:
-            Where the search ended, whether it was cut short, and the number of sentences.
-        """
+        """Train a new tagger: where the search ended, whether it was cut short, and on how many
+        sentences. If `complete`, no later training needs a program for sets of labels."""
         run = self._begun()
         trained, labels = run.known.to_train_on()
         if not trained.any():
@@ -542,13 +528,7 @@ class ActiveLearner(BaseEstimator):
         return self._why_stop(run.round + 1, self._left(trained.look), agreed)[0]
 
     def _why_stop(self, trained: int, left: int, agreed: float | None) -> tuple[bool, str]:
-        """Whether to stop, and why, or why not.
-
-        Args:
-            trained: trainings done.
-            left: informative units.
-            agreed: the agreement of the last two models.
-        """
+        """Whether to stop after so many trainings, with so many informative units left, and why."""
         budget, rounds = self.budget, self.max_rounds
         if not trained:
             return False, "there is no model yet"
@@ -573,7 +553,7 @@ class ActiveLearner(BaseEstimator):
         X: Iterable[Any],
         gold: Any,
         dev: Any = None,
-        watch: Watch | None = None,
+        watch: Callable[[dict[str, Any]], Any] | None = None,
         *,
         folder: str | os.PathLike[str] | None = None,
     ) -> list[dict[str, Any]]:
@@ -599,10 +579,118 @@ class ActiveLearner(BaseEstimator):
             >>> learner.simulate(X, y)[-1]["labelled_tokens"]
             3
         """
-        return run_simulation(self, X, gold, dev, watch, folder)
+        sentences = list(X)
+        (source, classes), dev = _source(gold, sentences), _dev_corpus(dev)
+        self.begin(sentences, classes=classes, folder=folder)
+        score = _scorer(self, dev)
+        records: list[dict[str, Any]] = []
+        most = 50 if self.max_rounds is None else self.max_rounds + 1  # a guess, for the bar
+        with progress_bar("active learning", most, self.progress, "labelled share") as tick:
+            while not records or not records[-1]["stop"]:
+                clock = time.perf_counter()
+                self.answer(_answers(self.propose(), source))
+                asking = time.perf_counter() - clock
+                self.train()
+                records.append(_record(self, score, asking))
+                # A warm start may end in a worse optimum: the last model is compared with another.
+                if records[-1]["stop"] and self.check_warm_start and self.recheck():
+                    records[-1] = _record(self, score, asking)
+                if watch is not None:
+                    watch(records[-1])
+                tick(len(records), records[-1]["labelled_share"])
+        return records
 
 
 def _agreement(history: list[dict[str, Any]]) -> float | None:
     """κ of the last training that had new labels: another of the same labels says nothing."""
     counted = [record for record in history if record["new_labels"]]
     return counted[-1]["kappa"] if counted else None
+
+
+# Simulation: labels that are known to a source, which hands out what is asked.
+
+
+def _source(gold: Any, sentences: list[Any]) -> tuple[Callable[[Query], Sequence[str]], list[str]]:
+    """What answers queries, the caller's function or all labels, and the labels there are."""
+    if callable(gold):
+        if not hasattr(gold, "classes"):
+            raise ValueError("gold: expected a function with an attribute `classes`, got none")
+        return cast(Callable[[Query], Sequence[str]], gold), cast(Any, gold).classes
+    y = _labellings("gold", gold, sentences)
+    for index, (sentence, labels) in enumerate(zip(sentences, y)):
+        for place, label in enumerate(labels):
+            if not isinstance(label, str):
+                raise ValueError(f"gold[{index}][{place}]: expected a label, got {label!r:.60}")
+        if isinstance(sentence, Sized) and len(sentence) != len(labels):
+            raise ValueError(f"gold[{index}]: expected {len(sentence)} labels, got {len(labels)}")
+    # Only the tokens that are asked for are ever looked at.
+    return lambda query: y[query.sentence][query.start : query.stop], sorted(set().union(*y))
+
+
+def _dev_corpus(dev: Any) -> tuple[list[Any], list[list[str]]] | None:
+    """Sentences with as many labellings."""
+    if dev is None:
+        return None
+    try:
+        X, y = dev
+        X = list(X)
+    except (TypeError, ValueError):
+        raise ValueError(f"dev: expected (sentences, labels), got {dev!r:.60}") from None
+    return X, _labellings("dev", y, X)
+
+
+def _labellings(name: str, y: Any, sentences: list[Any]) -> list[list[Any]]:
+    """As many lists of labels as sentences; ValueError otherwise."""
+    if not isinstance(y, Iterable) or isinstance(y, str):
+        raise ValueError(f"{name}: expected the labels of every sentence, got {y!r:.60}")
+    listed = list(y)
+    for index, labels in enumerate(listed):
+        if not isinstance(labels, Iterable) or isinstance(labels, str):
+            raise ValueError(f"{name}[{index}]: expected a list of labels, got {labels!r:.60}")
+    if len(listed) != len(sentences):
+        raise ValueError(
+            f"{name}: expected labels of {len(sentences)} sentences, got those of {len(listed)}"
+        )
+    return [list(labels) for labels in listed]
+
+
+def _answers(queries: list[Query], source: Callable[[Query], Sequence[Any]]) -> list[Answer]:
+    answers = []
+    for query in queries:
+        labels = list(source(query))
+        if len(labels) != query.stop - query.start:
+            raise ValueError(
+                f"gold: expected {query.stop - query.start} labels for {query}, got {len(labels)}"
+            )
+        answers += [
+            Answer(query.sentence, query.start + t, label) for t, label in enumerate(labels)
+        ]
+    return answers
+
+
+def _record(
+    learner: ActiveLearner, score: Callable[[], dict[str, float]], asking: float
+) -> dict[str, Any]:
+    """The record of a round: status, training, and scores on held-out sentences."""
+    trained, clock = learner.history_[-1], time.perf_counter()
+    scores = score()
+    seconds = {**trained["seconds"], "asking": asking, "scoring": time.perf_counter() - clock}
+    return {**trained, **learner.status().as_dict(), **scores, "seconds": seconds}
+
+
+def _scorer(learner: ActiveLearner, dev: Any) -> Callable[[], dict[str, float]]:
+    """Span F1 and token accuracy of the last tagger."""
+    if dev is None:
+        return dict
+    X, gold = dev
+    pool = learner._begun().pool
+    features = pool.extractor.transform(X)  # once for all rounds
+
+    def score() -> dict[str, float]:
+        best = best_labels(learner.tagger_.model_, features)
+        # A sentence without a legal labelling has the label −1, which counts as wrong.
+        names = ["" if k < 0 else pool.classes[k] for k in best.tolist()]
+        scores = span_scores(gold, split_by_sentence(names, features.lengths))
+        return {"dev_f1": scores.overall.f1, "dev_accuracy": scores.accuracy}
+
+    return score

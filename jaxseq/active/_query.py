@@ -10,6 +10,20 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
+__all__ = [
+    "STRATEGIES",
+    "Answer",
+    "Look",
+    "Proposal",
+    "Query",
+    "Strategy",
+    "Wanted",
+    "informative",
+    "propose",
+    "register",
+    "setting",
+]
+
 
 class Query(NamedTuple):
     """Tokens ``start … stop − 1`` of a sentence, whose labels are wanted.
@@ -158,21 +172,13 @@ class Wanted(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a setting of a strategy may be; made by `setting`.
-
-    Args:
-        help: what it means, for the command line.
-        expected: the legal values in words.
-        is_legal: tells them from others.
-        parse: makes a value of a text; None for a flag.
-        choices: the only values; empty where there are more than a few.
-    """
+    """What a setting of a strategy may be; made by `setting`."""
 
     help: str
-    expected: str
+    expected: str  # the legal values in words
     is_legal: Callable[[Any], bool]
-    parse: Callable[[str], Any] | None
-    choices: tuple[Any, ...] = ()
+    parse: Callable[[str], Any] | None  # makes a value of a text; None for a flag
+    choices: tuple[Any, ...] = ()  # the only values; empty where there are more than a few
 
 
 def _is_count(value: Any) -> bool:

@@ -10,6 +10,8 @@ import numpy as np
 
 from jaxseq.active._query import Look
 
+__all__ = ["ActiveStatus", "agreement", "first_sentences", "is_stable", "should_stop"]
+
 HOW = ("longest", "random", "shortest")
 
 

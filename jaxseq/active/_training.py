@@ -43,12 +43,7 @@ FINE = 1 << 20  # numbers of weights up to this are rounded up to powers of two,
 
 
 def next_size(number: int) -> int:
-    """A power of two, or above 2^20 a multiple of 2^19, that is not smaller.
-
-    Example:
-        >>> [next_size(n) for n in (1, 3, 100, 2**20 + 1)]
-        [1, 4, 128, 1572864]
-    """
+    """A power of two, or above 2^20 a multiple of 2^19, that is not smaller."""
     if number <= FINE:
         return 1 << max(number - 1, 0).bit_length()
     return -(-number // (FINE // 2)) * (FINE // 2)
@@ -71,21 +66,10 @@ def train_on(
     shape: tuple[int, int],
     most: int | None = None,
 ) -> tuple[CRF, Fitted, bool]:
-    """Train on the sentences of a problem.
+    """Train: the model, where the search ended, and whether it was cut short there.
 
-    Args:
-        problem: the data.
-        plan: how to search.
-        older: a model of the same attributes and labels, to begin with; None for zeros.
-        shape: slots of a row and rows of a shard, the same in every round.
-        most: iterations, or epochs of mini-batches, after which the search is cut short; None for
-            those of the plan.
-
-    Returns:
-        The model, where the search ended, and whether it was cut short there.
-
-    Raises:
-        KeyboardInterrupt: after Ctrl-C; nothing is left behind.
+    It begins with an older model, or zeros, and ends after `most` iterations (or epochs of
+    mini-batches). KeyboardInterrupt after Ctrl-C; nothing is left behind.
     """
     clock = time.perf_counter()
     spread = make_spread(problem, plan.weights)
@@ -114,12 +98,7 @@ def train_on(
 
 
 def warm_settings(settings: Settings) -> Settings:
-    """Those of a search from an older model, which ends sooner than one from zeros.
-
-    Example:
-        >>> warm_settings(Settings(tolerance=1e-5)).tolerance
-        0.0001
-    """
+    """Those of a search from an older model, which ends sooner than one from zeros."""
     return settings._replace(
         tolerance=LOOSER * settings.tolerance,
         period=PERIOD,

@@ -10,6 +10,7 @@ can decide.
 from __future__ import annotations
 
 import math
+import numbers
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
@@ -83,16 +84,16 @@ class Labels:
         """
         if isinstance(names, str):
             raise ValueError(f"labels: expected a list of names, got the string {names!r}")
-        numbers: set[int] = set()
+        chosen: set[int] = set()
         for name in names:
             if name in self._number:  # a label before a field of its name: `O` is both
-                numbers.add(self._number[name])
+                chosen.add(self._number[name])
             elif name in self.fields:
-                numbers.update(np.flatnonzero(self.field_of == self.fields.index(name)).tolist())
+                chosen.update(np.flatnonzero(self.field_of == self.fields.index(name)).tolist())
             else:
                 known = ", ".join(dict.fromkeys([*self.fields, *self.names]))
                 raise ValueError(f"labels: expected one of {known}, got {name!r}")
-        return sorted(numbers)
+        return sorted(chosen)
 
     def mask(self, names: Sequence[str]) -> np.ndarray:
         """Booleans [s], true for the labels that are named."""
@@ -107,17 +108,19 @@ class Labels:
         labels = (label for name in names for label in self.numbers([name]))
         return list(dict.fromkeys(int(self.field_of[label]) for label in labels))
 
-    def encode(self, labelling: Sequence[str | int]) -> np.ndarray:
+    def encode(self, labelling: Sequence[Any]) -> np.ndarray:
         """Numbers of a labelling, given by names or numbers."""
-        numbers = []
+        chosen = []
         for position, label in enumerate(labelling):
+            if isinstance(label, bool) or not isinstance(label, str | numbers.Integral):
+                raise ValueError(f"y[{position}]: expected a label, got {label!r:.40}")
             # A label may be called "3": strings are always names, and integers always numbers.
             number = self._number.get(label, -1) if isinstance(label, str) else int(label)
             if not 0 <= number < len(self.names):
                 known = ", ".join(self.names)
                 raise ValueError(f"y[{position}]: expected one of {known}, got {label!r}")
-            numbers.append(number)
-        return np.array(numbers, np.int32)
+            chosen.append(number)
+        return np.array(chosen, np.int32)
 
 
 State = Any

@@ -53,23 +53,8 @@ def bound_to(
     penalty: float | None = None,
     scheme: Scheme = "plain",
 ) -> Constraints:
-    """Constraints in any form, for a model with these labels.
-
-    Args:
-        classes: the labels, in the model's order.
-        constraints: rules with penalties; `Constraints` for as many labels; or anything with
-            `rules` and a `scheme`, such as the contents of a file.
-        penalty: of rules that have none.
-        scheme: of rules that come without one.
-
-    Raises:
-        ValueError: for a label that the model does not have, or something that is not a rule.
-
-    Example:
-        >>> from jaxseq.constraints import Penalised, StartsWith
-        >>> bound_to(["A", "B"], [Penalised(StartsWith(["A"]), 2.0)]).names
-        ('StartsWith',)
-    """
+    """Constraints for a model with these labels: from rules, `Constraints` for as many labels, or
+    anything with `rules` and a `scheme`, such as the contents of a file."""
     if isinstance(constraints, Constraints):
         if constraints.num_labels != len(classes):
             raise ValueError(
@@ -133,22 +118,12 @@ def search_scored(
     """The k best labellings of each sentence by the model's scores less the penalties.
 
     A labelling that violates hard constraints more often than the best one is left out: where
-    fewer than k remain, scores are −inf.
-
-    Args:
-        scored: sentences and model.
-        constraints: from `bound_to`; those of ρ = 0 are left out, so that the result is that
-            without them to the bit.
-        k: labellings wanted.
-        width: of the beam; None for 50, or k if that is more.
-        x: from `Constraints.observe_all`, where it has been computed already.
-        mesh: devices to search on.
+    fewer than k remain, scores are −inf. `x` is from `Constraints.observe_all`, if it is there.
     """
     model, features, sentences = scored
-    # Constraints of ρ = 0 change nothing, but would multiply the states of the search.
-    kept = constraints.costly
-    penalised = constraints.only(kept)
-    seen = penalised.observe_all(sentences) if x is None else tuple(x[n] for n in kept)
+    if x is None:  # what costs nothing need not be observed
+        constraints = constraints.only(constraints.costly)
+        x = constraints.observe_all(sentences)
     lengths = features.lengths
     if not lengths.sum():
         shape = (len(lengths), k)
@@ -157,34 +132,24 @@ def search_scored(
         return CorpusLabellings(np.zeros((0, k), np.int32), scores, np.zeros(shape, int), True)
     nodes = _flat_nodes(model, features)
     if model.edge_weights is None or features.edge_ids is None:
-        return _least_violation(
-            search_corpus(nodes, model.transitions, lengths, penalised, seen, k, width, mesh=mesh),
-            lengths,
-        )
-    # Every token has edge scores of its own here, s² numbers: only some sentences' fit at a time.
-    parts = []
-    for group in _groups(lengths, MOST_NUMBERS // model.num_labels**2):
-        tokens = slice(int(lengths[: group.start].sum()), int(lengths[: group.stop].sum()))
-        edges = _flat_edges(model, features.edge_ids[tokens])
-        own = jax.tree.map(lambda array, tokens=tokens: array[tokens], seen)
-        parts.append(
-            search_corpus(nodes[tokens], edges, lengths[group], penalised, own, k, width, mesh=mesh)
-        )
-    labels, scores, hard = (np.concatenate(arrays) for arrays in list(zip(*parts))[:3])
-    exact = all(part.exact for part in parts)
-    return _least_violation(CorpusLabellings(labels, scores, hard, exact), lengths)
-
-
-def _least_violation(labellings: CorpusLabellings, lengths: np.ndarray) -> CorpusLabellings:
-    """Without labellings of more hard violations than the best: beside it their weight is 0.
-
-    A sentence without a token has nothing that could violate a constraint.
-    """
-    # Hard violations count before scores, as if each cost infinitely much.
-    worse = labellings.hard > labellings.hard[:, :1]
-    scores = np.where(worse, -np.inf, labellings.scores).astype(labellings.scores.dtype)
-    hard = np.where(lengths[:, None] > 0, labellings.hard, 0)
-    return labellings._replace(scores=scores, hard=hard)
+        edges = model.transitions
+        best = search_corpus(nodes, edges, lengths, constraints, x, k, width, mesh=mesh)
+    else:
+        # Every token has edge scores of its own, s² numbers: only some sentences' fit at a time.
+        parts = []
+        for group in _groups(lengths, MOST_NUMBERS // model.num_labels**2):
+            tokens = slice(int(lengths[: group.start].sum()), int(lengths[: group.stop].sum()))
+            edges = _flat_edges(model, features.edge_ids[tokens])
+            own = jax.tree.map(lambda array, tokens=tokens: array[tokens], x)
+            scored_group = (nodes[tokens], edges, lengths[group])
+            parts.append(search_corpus(*scored_group, constraints, own, k, width, mesh=mesh))
+        labels, scores, hard = (np.concatenate(arrays) for arrays in list(zip(*parts))[:3])
+        best = CorpusLabellings(labels, scores, hard, all(part.exact for part in parts))
+    # Hard violations count before scores, as if each cost infinitely much; a sentence without a
+    # token has nothing to violate.
+    worse = best.hard > best.hard[:, :1]
+    scores = np.where(worse, -np.inf, best.scores).astype(best.scores.dtype)
+    return best._replace(scores=scores, hard=np.where(lengths[:, None] > 0, best.hard, 0))
 
 
 def _groups(lengths: np.ndarray, most: int) -> list[slice]:
@@ -203,11 +168,6 @@ def _flat_nodes(model: CRF, features: TokenFeatures) -> np.ndarray:
     return layout.collect(
         [np.asarray(node_scores(model.table, *ends, shard, model.num_labels)) for shard in shards]
     )
-
-
-def _nodes_alone(nodes: Any, edges: Any, segments: Any, num: int) -> Any:
-    """For `on_mesh`: of the rows of a shard, the scores themselves."""
-    return nodes
 
 
 def _flat_edges(model: CRF, edge_ids: np.ndarray) -> np.ndarray:

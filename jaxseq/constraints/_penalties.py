@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -102,9 +103,9 @@ def violations(
 
 @eqx.filter_jit
 def count_one(
-    constraint: Constraint, x: Any, path: Int[Array, " n"], length: Any
+    constraint: Constraint, x: Any, path: Int[Array, " n"], length: Any, num_labels: int = 0
 ) -> Int[Array, ""]:
-    """Violations of one constraint by the first `length` labels of a path."""
+    """Violations of one constraint by the first `length` labels of a path, whatever there are."""
 
     def advance(carry, inputs):
         state, before, total = carry
@@ -224,7 +225,11 @@ def estimate_penalties(
     is_number = isinstance(smoothing, numbers.Real) and not isinstance(smoothing, bool)
     if not is_number or not 0 <= smoothing < math.inf:
         raise ValueError(f"smoothing: expected a finite number, 0 or more, got {smoothing!r:.40}")
-    sentences, labellings = list(X), [_checked(n, labelling) for n, labelling in enumerate(y)]
+    sentences, labellings = list(X), list(y)
+    for number, labelling in enumerate(labellings):
+        if isinstance(labelling, str) or not isinstance(labelling, Iterable):
+            raise ValueError(f"y[{number}]: expected a list of labels, got {labelling!r:.40}")
+        labellings[number] = list(labelling)
     if len(sentences) != len(labellings):
         raise ValueError(
             f"y: expected labels for {len(sentences)} sentences, got {len(labellings)}"
@@ -235,7 +240,7 @@ def estimate_penalties(
     flat = np.concatenate(paths) if paths else np.zeros(0, np.int32)
     x = bound.observe_all(sentences)
     violated = corpus_violations(bound, x, flat, lengths).sum(0)
-    chances = _by_block(_chances_of_rows, bound, x, flat, lengths).sum(0)
+    chances = _by_block(_chances, bound, x, flat, lengths).sum(0)
     return [_log_odds(int(count), int(at), smoothing) for count, at in zip(violated, chances)]
 
 
@@ -246,17 +251,6 @@ def _log_odds(violated: int, opportunities: int, smoothing: float) -> float:
         return 0.0
     happened = violated + smoothing  # 0 without smoothing: never broken, and so hard
     return max(0.0, math.log(against / happened)) if happened else math.inf
-
-
-def _checked(number: int, labelling: Any) -> list[str | int]:
-    """A labelling as a list; ValueError where a label is not known."""
-    if isinstance(labelling, str) or not isinstance(labelling, Iterable):
-        raise ValueError(f"y[{number}]: expected a list of labels, got {labelling!r:.40}")
-    labels = list(labelling)
-    for position, label in enumerate(labels):
-        if isinstance(label, bool) or not isinstance(label, str | numbers.Integral):
-            raise ValueError(f"y[{number}][{position}]: expected a label, got {label!r:.40}")
-    return labels
 
 
 def _bind(
@@ -324,16 +318,6 @@ def _ends_decide(part: Constraint) -> Array:
     return (jax.vmap(part.final)(states) > 0).any()
 
 
-@jax.jit
-def _chances_of_rows(constraints: Constraints, x: Any, paths: Array, lengths: Array) -> Array:
-    def one(seen: Any, path: Array, length: Array) -> Array:
-        parts = zip(constraints.parts, seen)
-        count = constraints.num_labels
-        return jnp.stack([_chances(part, its, path, length, count) for part, its in parts])
-
-    return jax.vmap(one)(x, paths, lengths)
-
-
 def corpus_violations(
     constraints: Constraints, x: tuple[Any, ...], labels: np.ndarray, lengths: np.ndarray
 ) -> np.ndarray:
@@ -363,33 +347,35 @@ def corpus_violations(
     for name, array in [("labels", labels), *(("x", leaf) for leaf in jax.tree.leaves(x))]:
         if len(array) != total:
             raise ValueError(f"{name}: expected {total} tokens, as lengths say, got {len(array)}")
-    return _by_block(_count_rows, constraints, x, labels, lengths)
+    return _by_block(count_one, constraints, x, labels, lengths)
 
 
 def _by_block(
-    run: Callable[..., Array],
+    count: Callable[..., Array],
     constraints: Constraints,
     x: tuple[Any, ...],
     labels: np.ndarray,
     lengths: np.ndarray,
 ) -> np.ndarray:
-    """What `run` gives for each sequence and constraint, [B, c]; 0 without a token."""
+    """What `count` gives for each sequence and constraint, [B, c]; 0 without a token."""
     counts = np.zeros((len(lengths), len(constraints)), np.int64)
     starts = np.cumsum(lengths) - lengths
     order = np.argsort(lengths, kind="stable")  # neighbours share a shape, and so a program
     order = order[lengths[order] > 0]
     for first in range(0, len(order) if len(constraints) else 0, TOGETHER):
         members = order[first : first + TOGETHER]
-        count, spread = make_padding(members, starts, lengths, TOGETHER)
-        rows = run(constraints, jax.tree.map(spread, x), spread(labels), count)
+        real, spread = make_padding(members, starts, lengths, TOGETHER)
+        rows = _count_rows(count, constraints, jax.tree.map(spread, x), spread(labels), real)
         counts[members] = np.asarray(rows)[: len(members)]
     return counts
 
 
-@jax.jit
-def _count_rows(constraints: Constraints, x: Any, paths: Array, lengths: Array) -> Array:
+@partial(jax.jit, static_argnums=0)
+def _count_rows(
+    count: Callable[..., Array], constraints: Constraints, x: Any, paths: Array, lengths: Array
+) -> Array:
     def one(seen: Any, path: Array, length: Array) -> Array:
-        counts = [count_one(part, its, path, length) for part, its in zip(constraints.parts, seen)]
-        return jnp.stack(counts)
+        parts, s = zip(constraints.parts, seen), constraints.num_labels
+        return jnp.stack([count(part, its, path, length, s) for part, its in parts])
 
     return jax.vmap(one)(x, paths, lengths)

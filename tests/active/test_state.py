@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import jaxseq
-from jaxseq.active import Answer, SequenceQueries, SpanQueries, TokenQueries, _journal
-from jaxseq.active._journal import DATABASE, MODEL, NEXT, RunFolder
+from jaxseq.active import Answer, SequenceQueries, SpanQueries, TokenQueries, _run
+from jaxseq.active._run import DATABASE, MODEL, NEXT, RunFolder
 from jaxseq.taggers import _store
 from tests.taggers.toys import LABELS, toy_corpus, words_of
 
@@ -85,7 +85,7 @@ class Killer:
 
     def __init__(self, monkeypatch, at: int):
         self.left = at
-        real_append, real_insert, real_replace = RunFolder.append, _journal._insert, os.replace
+        real_append, real_insert, real_replace = RunFolder.append, _run._insert, os.replace
 
         def append(folder, events):
             self.tick()
@@ -113,11 +113,11 @@ class Killer:
             real_replace(source, target)
             self.tick()
 
-        real_remove = _journal._remove
+        real_remove = _run._remove
         monkeypatch.setattr(RunFolder, "append", append)
-        monkeypatch.setattr(_journal, "_insert", insert)
-        monkeypatch.setattr(_journal, "_remove", remove)
-        monkeypatch.setattr(_journal.os, "replace", replace)
+        monkeypatch.setattr(_run, "_insert", insert)
+        monkeypatch.setattr(_run, "_remove", remove)
+        monkeypatch.setattr(_run.os, "replace", replace)
 
     def tick(self) -> None:
         self.left -= 1
@@ -243,7 +243,7 @@ def test_a_look_on_sees_nothing_of_what_is_not_committed(tmp_path):
     learner.answer([Answer(0, 0, "A")])
     event = {"kind": "answers", "round": 0, "answers": [[0, 1, "A"]]}
     with RunFolder(folder)._transaction(write=True) as database:
-        _journal._insert(database, [event])
+        _run._insert(database, [event])
         looking = jaxseq.ActiveLearner.resume(folder, X, read_only=True)
         assert looking.status().labelled_tokens == 1
     looking = jaxseq.ActiveLearner.resume(folder, X, read_only=True)
@@ -251,7 +251,7 @@ def test_a_look_on_sees_nothing_of_what_is_not_committed(tmp_path):
 
 
 def test_two_writers_wait_for_each_other_and_then_give_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(_journal, "BUSY", 0.05)
+    monkeypatch.setattr(_run, "BUSY", 0.05)
     learner = new_learner().begin(X, classes=LABELS, folder=tmp_path / "run")
     with (
         RunFolder(tmp_path / "run")._transaction(write=True),
@@ -261,7 +261,7 @@ def test_two_writers_wait_for_each_other_and_then_give_up(tmp_path, monkeypatch)
     assert learner.status().labelled_tokens == 0
 
 
-def test_a_disk_that_is_full_leaves_the_journal_as_it_was(tmp_path):
+def test_a_disk_that_is_full_leaves_the_run_as_it_was(tmp_path):
     resource = pytest.importorskip("resource")
     learner = new_learner().begin(X, classes=LABELS, folder=tmp_path / "run")
     learner.answer([Answer(0, 0, "A")])
@@ -287,7 +287,7 @@ def test_killed_at_the_very_start_there_is_no_run_yet(tmp_path, monkeypatch):
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(_journal, "_insert", insert)
+        patch.setattr(_run, "_insert", insert)
         with pytest.raises(Killed):
             new_learner().begin(X, Y, LABELS, folder=tmp_path / "run")
     with pytest.raises(ValueError, match=f"{DATABASE}: expected the format of a run"):
@@ -296,7 +296,7 @@ def test_killed_at_the_very_start_there_is_no_run_yet(tmp_path, monkeypatch):
     assert len(RunFolder(tmp_path / "other").events()) == len(X)
 
 
-def test_a_training_that_the_journal_does_not_know_of_is_forgotten(tmp_path):
+def test_a_training_that_the_run_does_not_know_of_is_forgotten(tmp_path):
     folder = tmp_path / "run"
     learner = new_learner().begin(X, classes=LABELS, folder=folder)
     learner.answer(gold(learner.propose()))
