@@ -13,7 +13,7 @@ import numpy as np
 from jaxseq.hmm._corpus import WordCorpus
 from jaxseq.hmm._model import EVENT_AXES, Multinomials
 from jaxseq.lattice import smallest_trusted
-from jaxseq.native import CannotBuild, load_library
+from jaxseq.native import CannotBuild, load_library, warn_of_loss
 
 # -------------------------------------------------------------------------------------------------
 # Sequences of words in groups, one per lane, as the kernels take them.
@@ -174,7 +174,7 @@ def _addresses(arrays: Sequence[np.ndarray]) -> Any:
 
 def load_kernels() -> ctypes.CDLL:
     """The library, its functions declared; `CannotBuild` where there is none."""
-    library = load_library("hmm")
+    library = load_library("hmm").functions
     pointer = ctypes.c_void_p
     arguments = {"hmm_linearise": 1, "hmm_product": 1, "hmm_flat_product": 4}
     for name in KERNEL_NAMES.values():
@@ -476,5 +476,6 @@ def find_kernels(corpus: WordCorpus, num_labels: int) -> WordKernels | None:
     """The kernels of a corpus, or None where there are none."""
     try:
         return WordKernels(corpus, num_labels)
-    except CannotBuild:
+    except CannotBuild as error:
+        warn_of_loss(error)
         return None

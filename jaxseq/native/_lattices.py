@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxseq.native._loader import CannotBuild, load_library
+from jaxseq.native._compiler import CannotBuild
+from jaxseq.native._loader import Library, load_library, warn_of_loss
 
 REALS = {"float32": "float", "float64": "double"}
 LANES_BYTES = 64  # of a vector register, in which every number belongs to another row
@@ -26,8 +25,8 @@ BUFFERS = {"forward": 2, "marginals": 3, "entropy": 5}  # numbers kept per label
 _registered: set[str] = set()
 
 
-def _load_lattices(dtype: str, watched: bool) -> ctypes.CDLL:
-    return load_library("lattice", f"REAL={REALS[dtype]}", *([] if watched else ["UNWATCHED"]))
+def _load_lattices(dtype: str, watched: bool) -> Library:
+    return load_library(f"lattice-{REALS[dtype]}{'' if watched else '-unwatched'}")
 
 
 @cache
@@ -38,12 +37,17 @@ def _register(quantity: str, dtype: str, watched: bool) -> str:
         CannotBuild: where it cannot be had.
     """
     library = _load_lattices(dtype, watched)
-    function = getattr(library, f"jaxseq_{quantity}")
+    function = getattr(library.functions, f"jaxseq_{quantity}_xla")
     # Under one name XLA knows one function for good, and it must be the same in every process, as
-    # compiled programs are kept by it: the checksum of all that went into the library.
-    target = f"jaxseq_{quantity}_{Path(library._name).stem.replace('-', '_')}"
+    # compiled programs are kept by it.
+    target = f"jaxseq_{quantity}_{library.identity.replace('-', '_')}"
     if target not in _registered:
-        jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(function), platform="cpu")
+        # XLA refuses here what it does not understand, if it has begun; else it would refuse to.
+        jax.local_devices(backend="cpu")
+        try:
+            jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(function), platform="cpu")
+        except (RuntimeError, ValueError) as error:
+            raise CannotBuild(f"XLA refuses them: {str(error).splitlines()[0]}") from None
         _registered.add(target)
     return target
 
@@ -73,8 +77,17 @@ def why_not_native(quantity: str, nodes: Float[Array, "r t s"], watched: bool) -
         watched: whether underflow is to be looked for. These are two libraries, and either may
             fail to build without the other.
     """
-    dtype = str(nodes.dtype)
-    if dtype not in REALS:
+    if reason := _why_unsuited(quantity, nodes):
+        return reason
+    try:
+        _register(quantity, str(nodes.dtype), watched)
+    except CannotBuild as error:
+        return str(error)
+    return None
+
+
+def _why_unsuited(quantity: str, nodes: Float[Array, "r t s"]) -> str | None:
+    if str(nodes.dtype) not in REALS:
         return f"for {' and '.join(REALS)} alone"
     if jax.default_backend() != "cpu":
         return "for CPUs alone"
@@ -82,16 +95,22 @@ def why_not_native(quantity: str, nodes: Float[Array, "r t s"], watched: bool) -
     scratch = (slots * BUFFERS[quantity] + 2 * labels) * labels * LANES_BYTES
     if scratch > SCRATCH_BYTES and _filled_groups(nodes) < 1:
         return "for rows that fit the CPU's cache"
-    try:
-        _register(quantity, dtype, watched)
-    except CannotBuild as error:
-        return str(error)
     return None
 
 
 def has_native(quantity: str, nodes: Float[Array, "r t s"], watched: bool = True) -> bool:
-    """Whether a quantity of a batch can be had in C++; arguments as in `why_not_native`."""
-    return why_not_native(quantity, nodes, watched) is None
+    """Whether a quantity of a batch can be had in C++; arguments as in `why_not_native`.
+
+    Warns, once per process, where it can be had in principle and not on this machine.
+    """
+    if _why_unsuited(quantity, nodes):
+        return False
+    try:
+        _register(quantity, str(nodes.dtype), watched)
+    except CannotBuild as error:
+        warn_of_loss(error)
+        return False
+    return True
 
 
 def is_worthwhile(nodes: Float[Array, "r t s"]) -> bool:

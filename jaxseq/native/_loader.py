@@ -1,190 +1,256 @@
-"""Compiling the C++ sources of this folder, once per machine, and loading them.
+"""Loading the compiled kernels: those of the wheel, or such as are compiled on first use.
 
 XLA runs a recursion over positions as a row of small operations, each with a cost of its own; on a
 CPU that is half of the time of a lattice. The same recursion in C++ has none of it. Nothing depends
-on it: without a compiler, or with ``JAXSEQ_NATIVE=0``, XLA does everything, and a library that
-cannot be built, loaded or trusted is as good as none.
+on it: with ``JAXSEQ_NATIVE=0`` XLA does everything, and a library that cannot be had, loaded or
+trusted is as good as none. Who loses the kernels without having asked for it is told so once.
 
-A library's name has a checksum of all that went into it: the source, the compiler and what it knows
-of the processor, and the interface of XLA.
+A wheel brings libraries for every kind of processor in ``bundled``. A checkout compiles for the
+processor at hand what it needs, and keeps it for the user.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import hashlib
 import os
-import shutil
-import subprocess
-import sys
+import secrets
+import stat
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
-import jax
+from jaxseq.native._compiler import (
+    TUNINGS,
+    VARIANTS,
+    CannotBuild,
+    checksum,
+    compile_library,
+    find_compiler,
+    identify,
+)
 
 SWITCH = "JAXSEQ_NATIVE"
-"""Variable that is set to 0 to do without."""
+"""Variable: 0 does without kernels, ``compile`` compiles them where they are used, and a key of
+`VARIANTS` takes that variant."""
 FOLDER = "JAXSEQ_CACHE_DIR"
 """Variable for the folder of compiled libraries."""
-COMPILERS = ("c++", "g++", "clang++")
-FLAGS = (
-    "-std=gnu++17", "-O3", "-fPIC", "-shared", "-pthread",
-    "-ffp-contract=fast",  # a·b + c in one instruction
-    "-fno-math-errno", "-fno-trapping-math",
-)  # fmt: skip
-TUNED = (("-march=native",), ("-mcpu=native",), ())
-"""For this processor: by the names of x86, of others, and not at all; the first that works."""
-SECONDS = 120.0  # after which a compiler is given up
+OFF, COMPILE = "0", "compile"
+DIGEST_BYTES = 32
 
 _HERE = Path(__file__).parent
+BUNDLE = _HERE / "bundled"
 _LOCK = threading.Lock()
+_in_use: list[int] = []
+_warned: set[str] = set()
 
 
-class CannotBuild(Exception):
-    """Why there is no library."""
+class Library(NamedTuple):
+    """A loaded library.
+
+    Attributes:
+        functions: by name.
+        identity: its name and a checksum of all that went into it, which is the same in every
+            process.
+    """
+
+    functions: ctypes.CDLL
+    identity: str
 
 
-def load_library(name: str, *defined: str) -> ctypes.CDLL:
-    """The library of ``name.cc`` in this folder, compiled if it is not yet.
-
-    Args:
-        name: of the source, without its ending.
-        defined: macros to define, such as ``"REAL=float"``.
+def load_library(name: str) -> Library:
+    """A key of `jaxseq.native._compiler.LIBRARIES`.
 
     Raises:
         CannotBuild: with the reason, in a line.
 
-    Cost: a second or two the first time on a machine, then some ten milliseconds, once per process.
+    Cost: some ten milliseconds, once per process; a few seconds where it is compiled first.
     """
-    if os.environ.get(SWITCH) == "0":
-        raise CannotBuild(f"{SWITCH}=0")
+    switch = os.environ.get(SWITCH, "")
+    if switch == OFF:
+        raise CannotBuild(f"{SWITCH}={OFF}")
     with _LOCK:  # two threads would compile the same library
-        library = _load(name, defined)
+        library = _try_to_load(name, switch)
     if isinstance(library, str):
         raise CannotBuild(library)
     return library
 
 
+def warn_of_loss(reason: CannotBuild) -> None:
+    """Say once per process why XLA does what the kernels were meant to do."""
+    if os.environ.get(SWITCH) == OFF or str(reason) in _warned:
+        return
+    _warned.add(str(reason))
+    warnings.warn(
+        f"no kernels in C++, so XLA computes the same, up to three times slower: {reason} "
+        f"({SWITCH}={OFF} says that this is meant)",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
 @cache
-def _load(name: str, defined: tuple[str, ...]) -> ctypes.CDLL | str:
+def _try_to_load(name: str, switch: str) -> Library | str:
     # The reason for a failure is a result like any other, so that it is kept: nobody waits for a
     # compiler that does not work more than once per process.
     try:
-        return _build(name, (*FLAGS, *(f"-D{each}" for each in defined)))
+        return _load(name, switch)
     except CannotBuild as error:
         return str(error)
-    except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
-        return f"{name}.cc: {error}"
+    except (OSError, RuntimeError, ValueError) as error:
+        return f"{name}: {error}"
 
 
-def _build(name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
-    compiler = _find_compiler()
-    tuning, known = _identify(compiler)
-    include = jax.ffi.include_dir()
-    # Sources are compiled for the processor they run on. The name says all that went in, so that a
-    # folder shared by several machines keeps one library for each kind, and an outdated one is
-    # never taken for the new.
-    content = hashlib.sha256()
-    for part in (*sorted(_HERE.glob("*.h")), _HERE / f"{name}.cc", _interface(include)):
-        content.update(part.read_bytes())
-    content.update(repr((compiler, flags, tuning, sys.platform)).encode() + known)
-    file = f"{name}-{content.hexdigest()[:24]}.so"
-    reasons = []
-    for folder in _folders():
-        library = folder / file
-        try:
-            if not library.exists():
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _compile(compiler, (*flags, *tuning, f"-I{include}"), name, library)
-            # After compiling too: the folder may be one that others can write to.
-            if _is_ours(library):
-                return _open(library)
-            reasons.append(f"{library}: others may write it, or have written it")
-        except OSError as error:  # not writable, or mounted with noexec
-            reasons.append(f"{folder}: {error.strerror or error}")
-    raise CannotBuild("; ".join(reasons))
+def _load(name: str, switch: str) -> Library:
+    if switch not in ("", "1", COMPILE, *VARIANTS):
+        values = ", ".join((OFF, "1", COMPILE, *VARIANTS))
+        raise CannotBuild(f"{SWITCH}: expected {values}, got {switch!r}")
+    if BUNDLE.is_dir() and switch != COMPILE:
+        return _load_bundled(name, _choose(switch, _read_bundled("processor")))
+    # Beside the sources of a checkout stands the description of the build; in no installation.
+    if switch != COMPILE and not (_HERE.parents[1] / "build_kernels.py").is_file():
+        raise CannotBuild(f"jaxseq was installed without them; {SWITCH}={COMPILE} compiles them")
+    if switch not in VARIANTS:
+        return _load_compiled(name, TUNINGS)
+    variant = _choose(switch, _load_compiled("processor", ((),)))[-1]
+    return _load_compiled(name, (VARIANTS[variant],))
 
 
-def _open(library: Path) -> ctypes.CDLL:
+def _choose(switch: str, processor: Library) -> list[str]:
+    """Variants that are to be used if they are there, the best last."""
+    runnable = list(VARIANTS)[: processor.functions.jaxseq_best_variant() + 1]
+    if switch not in VARIANTS:
+        return runnable
+    if switch not in runnable:
+        raise CannotBuild(f"{SWITCH}: expected what this processor can run, got {switch!r}")
+    return [switch]
+
+
+def _load_bundled(name: str, variants: list[str]) -> Library:
+    for variant in reversed(variants):
+        if (BUNDLE / variant).is_dir():
+            return _read_bundled(f"{variant}/{name}")
+    raise CannotBuild(f"{BUNDLE}: expected one of {', '.join(variants)}, got none of them")
+
+
+def _read_bundled(name: str) -> Library:
+    file = BUNDLE / f"{name}.so"
+    content = hashlib.sha256(file.read_bytes()).hexdigest()[:24]
+    return Library(ctypes.CDLL(str(file)), f"{file.stem}-{content}")
+
+
+def _load_compiled(name: str, tunings: tuple[tuple[str, ...], ...]) -> Library:
+    compiler = find_compiler()
+    tuning, known = identify(compiler, tunings)
+    # The name says all that went in, so that a folder shared by several machines keeps one library
+    # for each kind, and an outdated one is never taken for the new.
+    identity = f"{name}-{checksum(name, repr((compiler, tuning)).encode(), known)}"
+    library = None
     try:
-        return ctypes.CDLL(str(library))
-    except OSError:  # a file that cannot be loaded now never can: make room for a new one
-        library.unlink(missing_ok=True)
+        with _opened_folder() as folder:
+            library = _read(folder, f"{identity}.so")
+            if library is None:
+                content = compile_library(compiler, name, tuning)
+                library = _load_bytes(content, name)
+                _write(folder, f"{identity}.so", content)
+    except OSError as error:  # not writable, not ours, or full
+        if os.environ.get(FOLDER):
+            raise CannotBuild(f"{error.filename or FOLDER}: {error.strerror or error}") from None
+        if library is None:  # compiled again in every process, but compiled
+            library = _load_bytes(compile_library(compiler, name, tuning), name)
+    return Library(library, identity)
+
+
+@contextlib.contextmanager
+def _opened_folder() -> Iterator[int]:
+    """A descriptor of the folder of compiled libraries.
+
+    Code that others have put there would run as if it were ours. So the folder is looked at when it
+    is open, and files are opened relative to it: whatever then becomes of its name, or of those of
+    the folders above, it stays the folder that was looked at.
+    """
+    folder = os.environ.get(FOLDER) or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    path = Path(folder).expanduser().absolute()
+    if not os.environ.get(FOLDER):
+        path /= "jaxseq"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _check_owner(descriptor, path)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _check_owner(descriptor: int, path: str | Path) -> None:
+    status = os.fstat(descriptor)
+    if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise OSError(errno.EPERM, "others may write it, or have written it", str(path))
+
+
+def _read(folder: int, file: str) -> ctypes.CDLL | None:
+    """A library that was kept; None where there is none, or one that is damaged."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    with open(descriptor, "rb") as opened:
+        _check_owner(descriptor, file)
+        content = opened.read()
+    code, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
+    # Half a file, as a full disk or a crash leaves it, would end the process with a bus error.
+    if digest != _digest(file, code):
+        return None
+    try:
+        return _load_bytes(code, file)
+    except OSError:  # as where another machine, with other system libraries, shares the folder
+        return None
+
+
+def _write(folder: int, file: str, code: bytes) -> None:
+    # Under another name and renamed: another process sees a whole library or none.
+    temporary = f".{file}.{secrets.token_hex(8)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
+    try:
+        with open(descriptor, "wb") as opened:
+            opened.write(code + _digest(file, code))
+            opened.flush()
+            os.fsync(descriptor)
+        os.rename(temporary, file, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        os.unlink(temporary, dir_fd=folder)
         raise
 
 
-def _interface(include: str) -> Path:
-    return Path(include, "xla", "ffi", "api", "c_api.h")
+def _digest(file: str, code: bytes) -> bytes:
+    # With the name, so that no other library of the folder can take its place.
+    return hashlib.sha256(file.encode() + b"\0" + code).digest()
 
 
-def _folders() -> Iterator[Path]:
-    """Where libraries are kept, and a place for those of this process alone if they cannot be."""
-    if os.environ.get(FOLDER):
-        yield Path(os.environ[FOLDER]).expanduser().absolute()
-        return
-    with contextlib.suppress(RuntimeError):  # of a user without a home
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        yield Path(base).absolute() / "jaxseq"
-    yield _own_folder()  # compiled again in every process, but compiled
-
-
-@cache
-def _own_folder() -> Path:
-    import atexit
-
-    folder = Path(tempfile.mkdtemp(prefix="jaxseq-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-def _is_ours(library: Path) -> bool:
-    """Whether nobody else can have written a file, whose code is about to run."""
-    if not hasattr(os, "getuid"):
-        return True
-    status = library.stat()  # 0o022: writable by the group, or by everybody
-    return status.st_uid == os.getuid() and not status.st_mode & 0o022
-
-
-def _find_compiler() -> str:
-    for name in (os.environ.get("CXX"), *COMPILERS):
-        if name and (path := shutil.which(name)):
-            return path
-    raise CannotBuild(f"no C++ compiler ({', '.join(COMPILERS)}, or the variable CXX)")
-
-
-@cache
-def _identify(compiler: str) -> tuple[tuple[str, ...], bytes]:
-    """Flags that tune for this processor, and all that the compiler then has defined."""
-    for tuning in TUNED:
-        asked = [compiler, *tuning, "-dM", "-E", "-x", "c++", os.devnull]
-        done = subprocess.run(asked, capture_output=True, timeout=SECONDS)
-        if done.returncode == 0:
-            return tuning, done.stdout
-    raise CannotBuild(f"{compiler} does not work")
-
-
-def _compile(compiler: str, flags: tuple[str, ...], name: str, library: Path) -> None:
-    # Compiled under another name and renamed: another process sees a whole library or none.
-    number, temporary = tempfile.mkstemp(prefix=f".{name}-", suffix=".so", dir=library.parent)
-    os.close(number)
-    try:
-        command = [compiler, *flags, "-o", temporary, str(_HERE / f"{name}.cc"), "-lm"]
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=SECONDS
-        )
-        if done.returncode:
-            lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
-            said = next((line for line in lines if "error" in line), lines[0])
-            raise CannotBuild(f"{compiler}: {said}")
-        os.chmod(temporary, 0o700)  # before it has its name, under which it may be loaded at once
-        with open(temporary, "rb+") as file:  # half a library would bring a process down
-            os.fsync(file.fileno())
-        os.replace(temporary, library)
-    except subprocess.TimeoutExpired:
-        raise CannotBuild(f"{compiler} did not end in {SECONDS:.0f} s") from None
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+def _load_bytes(code: bytes, name: str) -> ctypes.CDLL:
+    """A library from memory: what is loaded is what was checked, whatever is on the disk by now."""
+    if hasattr(os, "memfd_create"):
+        with contextlib.suppress(OSError):  # where the system forbids to run what is in memory
+            descriptor = os.memfd_create(name)
+            try:
+                with open(descriptor, "wb", closefd=False) as file:
+                    file.write(code)
+                library = ctypes.CDLL(f"/proc/self/fd/{descriptor}")
+            except BaseException:
+                os.close(descriptor)
+                raise
+            # It stays open: the dynamic linker knows a library by its path, and would take another
+            # one under the same number for this.
+            _in_use.append(descriptor)
+            return library
+    with tempfile.TemporaryDirectory(prefix="jaxseq-") as folder:
+        path = Path(folder, f"{name}.so")
+        path.write_bytes(code)
+        return ctypes.CDLL(str(path))

@@ -5,14 +5,15 @@
 #define JAXSEQ_GROUPS_H
 
 #include "products.h"
-#include "xla.h"
 
 static const long CHUNK = 24;  // slots whose messages stay in the innermost cache while pairs are counted
 
+// What callers hand over. Arrays are in C's order and need no more alignment than their numbers.
 typedef struct {
-  long rows, slots, labels, size;  // size: rows of a block, a multiple of LANES or all
-  const real *nodes, *edges, *weights;
-  const int32_t *segments;
+  int64_t rows, slots, labels, size;  // size: rows of a block, a multiple of LANES or all
+  const real *nodes, *edges;          // [rows, slots, labels], [labels, labels]
+  const int32_t *segments;            // [rows, slots], the number of a slot's sequence, or −1
+  const real *weights;                // [rows, slots], of pairs in sums; only `forward` needs none
   real *by_slot, *by_node, *by_edge;  // [rows, slots], [rows, slots, labels], [blocks, labels²]
   uint8_t *certified;                 // [blocks]
 } Job;
@@ -118,13 +119,11 @@ static vec watch(vec lowest, vec value, mask legal) {
 // label take for that.
 typedef vec Work(const Job *, Group *, const Edges *, vec *memory, vec *sums);
 
-static XLA_FFI_Error *run(const XLA_FFI_CallFrame *frame, const Job *job, Work *work,
-                          long per_node, long per_label, long sums_of_pairs) {
+static int run(const Job *job, Work *work, long per_node, long per_label, long sums_of_pairs) {
   long n = job->slots, s = job->labels, pairs = sums_of_pairs * s * s;
   size_t vectors = n * s * per_node + s * per_label + pairs + 4 * n + 1;
   void *memory = NULL;
-  if (posix_memalign(&memory, 64, vectors * sizeof(vec) + 4 * s * s * sizeof(real)))
-    return refuse(frame, "no memory for the lattice of a group of rows");
+  if (posix_memalign(&memory, 64, vectors * sizeof(vec) + 4 * s * s * sizeof(real))) return 1;
   vec *sums = (vec *)memory, *work_memory = sums + pairs;
   vec *rest = work_memory + n * s * per_node + s * per_label;
   Group group = {0, 0, (mask *)rest, (mask *)(rest + n), rest + 2 * n + 1, rest + 3 * n + 1};
@@ -151,7 +150,7 @@ static XLA_FFI_Error *run(const XLA_FFI_CallFrame *frame, const Job *job, Work *
     job->certified[block] = least_of(lowest) >= smallest_trusted();
   }
   free(memory);
-  return NULL;
+  return 0;
 }
 
 #endif

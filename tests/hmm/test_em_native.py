@@ -29,6 +29,7 @@ from jaxseq.hmm import _path as problems
 from jaxseq.hmm._native import WordKernels, make_groups
 from jaxseq.homotopy import PathOutcome
 from jaxseq.homotopy._linear import linearise_flat
+from jaxseq.native import CannotBuild
 from jaxseq.native import _loader as _build
 from tests.hmm.enumerated import (
     LABELS,
@@ -45,7 +46,7 @@ from tests.hmm.enumerated import (
 try:
     _build.load_library("hmm")
     REASON = ""
-except _build.CannotBuild as error:
+except CannotBuild as error:
     REASON = str(error)
 needs_kernels = pytest.mark.skipif(bool(REASON), reason=f"no kernels: {REASON}")
 FREE = [("emission",), ("initial",), ("initial", "emission")]

@@ -105,7 +105,8 @@ def library_copy(changed: Mapping[str, str] | None = None) -> Iterator[ModuleTyp
     with tempfile.TemporaryDirectory() as folder:
         finder = _CopyFinder(dict(changed or {}), Path(folder))
         # Wrong libraries do not belong among the right ones that the machine keeps.
-        cache = {"JAXSEQ_CACHE_DIR": folder} if finder.cpp_folder else {}
+        cache = {"JAXSEQ_CACHE_DIR": folder, "JAXSEQ_NATIVE": "compile"}
+        cache = cache if finder.cpp_folder else {}
         sys.meta_path.insert(0, finder)
         try:
             with mock.patch.dict(os.environ, cache):
