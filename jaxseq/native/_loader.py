@@ -47,7 +47,7 @@ DIGEST_BYTES = 32
 _HERE = Path(__file__).parent
 BUNDLE = _HERE / "bundled"
 _LOCK = threading.Lock()
-_in_use: list[int] = []
+_stay_open: list[int] = []
 _warned: set[str] = set()
 
 
@@ -151,20 +151,20 @@ def _load_compiled(name: str, tunings: tuple[tuple[str, ...], ...]) -> Library:
     # The name says all that went in, so that a folder shared by several machines keeps one library
     # for each kind, and an outdated one is never taken for the new.
     identity = f"{name}-{checksum(name, repr((compiler, tuning)).encode(), known)}"
-    library = None
+    content = b""
     try:
         with _opened_folder() as folder:
-            library = _read(folder, f"{identity}.so")
-            if library is None:
-                content = compile_library(compiler, name, tuning)
-                library = _load_bytes(content, name)
-                _write(folder, f"{identity}.so", content)
-    except OSError as error:  # not writable, not ours, or full
+            if library := _load_kept(folder, f"{identity}.so"):
+                return Library(library, identity)
+            content = compile_library(compiler, name, tuning)
+            return Library(_keep_and_load(folder, f"{identity}.so", content), identity)
+    except (OSError, RuntimeError) as error:
+        # Not writable, not ours, full, mounted with noexec, or of a user without a home.
         if os.environ.get(FOLDER):
-            raise CannotBuild(f"{error.filename or FOLDER}: {error.strerror or error}") from None
-        if library is None:  # compiled again in every process, but compiled
-            library = _load_bytes(compile_library(compiler, name, tuning), name)
-    return Library(library, identity)
+            place = getattr(error, "filename", None) or os.environ[FOLDER]
+            raise CannotBuild(f"{place}: {getattr(error, 'strerror', None) or error}") from None
+    # Compiled again in every process, but compiled.
+    return Library(_load_copy(content or compile_library(compiler, name, tuning)), identity)
 
 
 @contextlib.contextmanager
@@ -175,10 +175,10 @@ def _opened_folder() -> Iterator[int]:
     is open, and files are opened relative to it: whatever then becomes of its name, or of those of
     the folders above, it stays the folder that was looked at.
     """
-    folder = os.environ.get(FOLDER) or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    path = Path(folder).expanduser().absolute()
-    if not os.environ.get(FOLDER):
-        path /= "jaxseq"
+    if os.environ.get(FOLDER):
+        path = Path(os.environ[FOLDER]).expanduser().absolute()
+    else:
+        path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "jaxseq").absolute()
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -194,39 +194,46 @@ def _check_owner(descriptor: int, path: str | Path) -> None:
         raise OSError(errno.EPERM, "others may write it, or have written it", str(path))
 
 
-def _read(folder: int, file: str) -> ctypes.CDLL | None:
-    """A library that was kept; None where there is none, or one that is damaged."""
+def _load_kept(folder: int, file: str) -> ctypes.CDLL | None:
+    """A library of the folder; None where there is none, or one that is damaged."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
     except FileNotFoundError:
         return None
-    with open(descriptor, "rb") as opened:
+    try:
         _check_owner(descriptor, file)
-        content = opened.read()
-    code, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
-    # Half a file, as a full disk or a crash leaves it, would end the process with a bus error.
-    if digest != _digest(file, code):
-        return None
-    try:
-        return _load_bytes(code, file)
-    except OSError:  # as where another machine, with other system libraries, shares the folder
-        return None
+        with open(descriptor, "rb", closefd=False) as opened:
+            content = opened.read()
+        code, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
+        # Half a file, as a full disk or a crash leaves it, would end the process with a bus error.
+        if digest == _digest(file, code):
+            # What cannot be loaded is as good as damaged: other machines may share the folder.
+            with contextlib.suppress(OSError):
+                return _load_opened(descriptor, code)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
 
 
-def _write(folder: int, file: str, code: bytes) -> None:
-    # Under another name and renamed: another process sees a whole library or none.
+def _keep_and_load(folder: int, file: str, code: bytes) -> ctypes.CDLL:
+    # Under another name, and renamed when it is on the disk and has been loaded: other processes
+    # see a whole library or none.
     temporary = f".{file}.{secrets.token_hex(8)}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
+    flags = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    written = os.open(temporary, flags | os.O_WRONLY, 0o600, dir_fd=folder)
     try:
-        with open(descriptor, "wb") as opened:
+        with open(written, "wb") as opened:
             opened.write(code + _digest(file, code))
             opened.flush()
-            os.fsync(descriptor)
+            os.fsync(written)
+        library = _load_opened(os.open(temporary, os.O_RDONLY, dir_fd=folder), code)
         os.rename(temporary, file, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         os.unlink(temporary, dir_fd=folder)
         raise
+    return library
 
 
 def _digest(file: str, code: bytes) -> bytes:
@@ -234,23 +241,21 @@ def _digest(file: str, code: bytes) -> bytes:
     return hashlib.sha256(file.encode() + b"\0" + code).digest()
 
 
-def _load_bytes(code: bytes, name: str) -> ctypes.CDLL:
-    """A library from memory: what is loaded is what was checked, whatever is on the disk by now."""
-    if hasattr(os, "memfd_create"):
-        with contextlib.suppress(OSError):  # where the system forbids to run what is in memory
-            descriptor = os.memfd_create(name)
-            try:
-                with open(descriptor, "wb", closefd=False) as file:
-                    file.write(code)
-                library = ctypes.CDLL(f"/proc/self/fd/{descriptor}")
-            except BaseException:
-                os.close(descriptor)
-                raise
-            # It stays open: the dynamic linker knows a library by its path, and would take another
-            # one under the same number for this.
-            _in_use.append(descriptor)
-            return library
+def _load_opened(descriptor: int, code: bytes) -> ctypes.CDLL:
+    """The library in an open file, whatever its name stands for by now."""
+    path = f"/proc/self/fd/{descriptor}"
+    if not os.path.exists(path):  # as on macOS
+        os.close(descriptor)
+        return _load_copy(code)
+    library = ctypes.CDLL(path)
+    # It stays open: the dynamic linker knows a library by its path, and would take what is opened
+    # later under the same number for this one.
+    _stay_open.append(descriptor)
+    return library
+
+
+def _load_copy(code: bytes) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="jaxseq-") as folder:
-        path = Path(folder, f"{name}.so")
+        path = Path(folder, "kernels.so")
         path.write_bytes(code)
         return ctypes.CDLL(str(path))

@@ -283,7 +283,7 @@ def test_what_is_loaded_is_what_was_checked(kept, monkeypatch):
 
     monkeypatch.setattr(_loader, "_digest", exchange_and_digest)
     with _loader._opened_folder() as folder:
-        library = _loader._read(folder, kept.name)
+        library = _loader._load_kept(folder, kept.name)
     assert library is not None
     assert library.jaxseq_best_variant() >= 0
     assert libraries(kept.parent) == []
@@ -301,8 +301,8 @@ def test_another_library_under_its_name_is_not_taken_for_it(kept):
     other = kept.with_name("hmm-0.so")
     shutil.copy(kept, other)
     with _loader._opened_folder() as folder:
-        assert _loader._read(folder, kept.name) is not None
-        assert _loader._read(folder, other.name) is None
+        assert _loader._load_kept(folder, kept.name) is not None
+        assert _loader._load_kept(folder, other.name) is None
 
 
 @pytest.mark.parametrize("damage", ["text", "half", "empty", "bit", "zeros"])
