@@ -16,6 +16,7 @@ if _TYPE_CHECKING:
     from jaxseq import lattice as lattice
     from jaxseq import metrics as metrics
     from jaxseq import parallel as parallel
+    from jaxseq import representations as representations
     from jaxseq import shards as shards
     from jaxseq import taggers as taggers
     from jaxseq import text as text
@@ -39,8 +40,8 @@ if _TYPE_CHECKING:
 # arguments, and JAX, which everything imports, takes a while to load.
 
 _PACKAGES = (
-    "active", "constraints", "crf", "hmm", "homotopy", "lattice", "metrics", "parallel", "shards",
-    "taggers", "text", "verify",
+    "active", "constraints", "crf", "hmm", "homotopy", "lattice", "metrics", "parallel",
+    "representations", "shards", "taggers", "text", "verify",
 )  # fmt: skip
 _NAMES = {
     "active": ("ActiveLearner",),

@@ -6,6 +6,7 @@ from jaxseq.text._features import FeatureExtractor as FeatureExtractor
 from jaxseq.text._features import TokenFeatures as TokenFeatures
 from jaxseq.text._features import token_rows as token_rows
 from jaxseq.text._functions import WORD_TYPES as WORD_TYPES
+from jaxseq.text._functions import short_shape as short_shape
 from jaxseq.text._functions import word_type as word_type
 from jaxseq.text._functions import word_types as word_types
 from jaxseq.text._readers import Block as Block
