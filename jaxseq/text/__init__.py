@@ -20,6 +20,8 @@ from jaxseq.text._readers import read_plain as read_plain
 from jaxseq.text._readers import split_cells as split_cells
 from jaxseq.text._readers import tokenize as tokenize
 from jaxseq.text._readers import write_conll as write_conll
+from jaxseq.text._representation import WordRepresentation as WordRepresentation
+from jaxseq.text._representation import find_representation as find_representation
 from jaxseq.text._schemes import SCHEMES as SCHEMES
 from jaxseq.text._schemes import IllegalTagError as IllegalTagError
 from jaxseq.text._schemes import LegalTransitions as LegalTransitions

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from jaxseq.text._representation import WordRepresentation
+
 # Word types: the spelling properties of Wanvarie et al. (2011), table 3.
 
 NO_WORD_TYPE = "Plain"
@@ -124,9 +126,10 @@ class Call:
 class FunctionKind:
     """How a function of the template language is called, and what makes it."""
 
-    argument: Literal["none", "length", "regex"]  # what it takes besides the string
+    argument: Literal["none", "length", "size", "regex"]  # what it takes besides the string
     make: Callable[[int | str | None], TokenFunction]  # the argument → the function of a string
     flag: bool  # it says yes (`FLAG`) or nothing; nothing of a place past the end of a sentence
+    learnt: bool = False  # a word representation knows what it gives
 
 
 def shape(word: str) -> str:
@@ -170,6 +173,16 @@ def _match(pattern: int | str | None) -> TokenFunction:
     return lambda word: FLAG if matches(word) else None
 
 
+def _learnt(name: str, argument: Literal["none", "length", "size"]) -> FunctionKind:
+    def refuse(_: int | str | None) -> TokenFunction:
+        raise ValueError(f"templates: expected a representation along with {name}(…), got none")
+
+    return FunctionKind(argument, refuse, flag=False, learnt=True)
+
+
+STATE = "state"
+"""The one function that looks at the sentence around the word."""
+
 FUNCTIONS: dict[str, FunctionKind] = {
     "lower": _plain(str.lower),
     "prefix": FunctionKind("length", _prefix, flag=False),
@@ -184,13 +197,18 @@ FUNCTIONS: dict[str, FunctionKind] = {
     "is_upper": _flag(str.isupper),
     "is_digits": _flag(str.isdecimal),
     "match": FunctionKind("regex", _match, flag=True),
+    "cluster": _learnt("cluster", "size"),
+    "brown": _learnt("brown", "length"),
+    STATE: _learnt(STATE, "none"),
 }
 
 
-def compose(calls: tuple[Call, ...]) -> TokenFunction:
+def compose(
+    calls: tuple[Call, ...], representation: WordRepresentation | None = None
+) -> TokenFunction:
     """The calls one after the other, as one function; nothing (None) stays nothing."""
     # Made once for a corpus, regular expressions compiled; called once per distinct string.
-    functions = [FUNCTIONS[call.name].make(call.argument) for call in calls]
+    functions = [_make(call, representation) for call in calls]
     if len(functions) == 1:
         return functions[0]
 
@@ -203,6 +221,20 @@ def compose(calls: tuple[Call, ...]) -> TokenFunction:
         return value
 
     return composed
+
+
+def _make(call: Call, representation: WordRepresentation | None) -> TokenFunction:
+    kind = FUNCTIONS[call.name]
+    if not kind.learnt or representation is None:
+        return kind.make(call.argument)
+    if call.name == STATE:
+        raise ValueError(f"templates: expected {STATE}(…) of a cell alone, got it of a function")
+    return representation.function(call.name, call.argument)
+
+
+def is_learnt(calls: tuple[Call, ...]) -> bool:
+    """Whether a word representation is needed."""
+    return any(FUNCTIONS[call.name].learnt for call in calls)
 
 
 def is_flag(calls: tuple[Call, ...]) -> bool:

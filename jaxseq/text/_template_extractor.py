@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from jaxseq.text._features import LARGEST_COUNT, FeatureExtractor, TokenFeatures
-from jaxseq.text._functions import Call, compose, is_flag
+from jaxseq.text._functions import STATE, Call, compose, is_flag
+from jaxseq.text._representation import WordRepresentation, representation_from_state
 from jaxseq.text._templates import Atom, Template, Templates
 from jaxseq.text._vocabulary import Column, KeySpace, SharedCorpus, StringTable, read_corpus
 
@@ -106,7 +107,9 @@ class Cells:
         lengths: np.ndarray,
         tables: list[StringTable],
         learn: bool,
+        representation: WordRepresentation | None = None,
     ):
+        self._representation, self._lengths = representation, lengths
         self._left = plan.left
         self._first = plan.left + plan.right  # the code of the first string of a table
         starts = np.cumsum(lengths) - lengths
@@ -131,7 +134,12 @@ class Cells:
     ) -> np.ndarray:
         name, calls = stream
         column = columns[name]
-        values = list(map(compose(calls), column.strings)) if calls else column.strings
+        if calls and calls[0].name == STATE and self._representation is not None:
+            # What a state is depends on the sentence, so that tokens have it and strings have none.
+            column, calls = self._representation.states(column, self._lengths), calls[1:]
+        values = column.strings
+        if calls:
+            values = list(map(compose(calls, self._representation), values))
         numbers = table.add(values) if learn else table.numbers(values)
         return np.where(numbers < 0, -1, numbers + self._first)[column.codes]
 
@@ -157,6 +165,10 @@ class Cells:
         return self._shifted[stream, offset]
 
 
+LEARNT = "representation"
+"""The entry of stored extractors, and the beginning of the names of arrays, that have one."""
+
+
 class TemplateExtractor(FeatureExtractor):
     """Attributes of tokens by templates: column k of ``ids`` is of the k-th unigram template.
 
@@ -173,6 +185,7 @@ class TemplateExtractor(FeatureExtractor):
     Args:
         templates: a `Templates`, or template strings.
         cutoff: attributes that occur fewer times in the corpus are left out.
+        representation: what templates with ``cluster``, ``brown`` and ``state`` look words up in.
 
     Example:
         >>> extractor = TemplateExtractor(["word[0]", "word[-1]|word[0]"])
@@ -184,19 +197,44 @@ class TemplateExtractor(FeatureExtractor):
 
     kind = "templates"
 
-    def __init__(self, templates: Templates | Iterable[str | Template], cutoff: int = 1):
+    def __init__(
+        self,
+        templates: Templates | Iterable[str | Template],
+        cutoff: int = 1,
+        representation: WordRepresentation | None = None,
+    ):
         super().__init__(cutoff)
         self._templates = templates if isinstance(templates, Templates) else Templates(templates)
         self._plan = Plan(self._templates)
-        self._tables = [StringTable() for _ in range(self._plan.table_count)]
+        self._representation = representation if self._templates.need_representation else None
+        self._check_calls()
+        self._tables = self._tables_of(self._plan)
         self._unigram: list[KeySpace] = []
         self._bigram: list[KeySpace] = []
         self._known_names: dict[str, list[str]] = {}  # made when first asked for
+
+    @staticmethod
+    def _tables_of(plan: Plan) -> list[StringTable]:
+        return [StringTable() for _ in range(plan.table_count)]
 
     @property
     def templates(self) -> Templates:
         """The templates."""
         return self._templates
+
+    @property
+    def representation(self) -> WordRepresentation | None:
+        """What the templates look words up in; None where none does."""
+        return self._representation
+
+    def _check_calls(self) -> None:
+        """ValueError for a call of what the representation does not have."""
+        nothing = Column([], np.zeros(0, np.int64))
+        columns = dict.fromkeys(self._templates.columns, nothing)
+        Cells(
+            self._plan, columns, np.zeros(0, np.int64), self._tables_of(self._plan), False,
+            self._representation,
+        )  # fmt: skip
 
     def _counts(self) -> tuple[int, int]:
         return sum(map(len, self._unigram)), sum(map(len, self._bigram))
@@ -219,13 +257,23 @@ class TemplateExtractor(FeatureExtractor):
         for side, _, spaces in self._sides():
             for index, space in enumerate(spaces):
                 arrays |= space.to_arrays(f"{side}{index}")
-        return self._meta(templates=self._templates.to_json()), arrays
+        more: dict[str, Any] = {"templates": self._templates.to_json()}
+        if self._representation is not None:
+            more[LEARNT], learnt = self._representation.to_state()
+            arrays |= {f"{LEARNT}.{name}": array for name, array in learnt.items()}
+        return self._meta(**more), arrays
 
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> TemplateExtractor:
         """The extractor that `state` describes; ValueError on a state that is not sound."""
-        cls._check_meta(meta, "templates")
-        extractor = cls(Templates.from_json(meta["templates"]), meta["cutoff"])
+        learnt = (LEARNT,) if isinstance(meta, Mapping) and LEARNT in meta else ()
+        cls._check_meta(meta, "templates", *learnt)
+        representation = None
+        if learnt:
+            start = f"{LEARNT}."
+            its = {k.removeprefix(start): a for k, a in arrays.items() if k.startswith(start)}
+            representation = representation_from_state(meta[LEARNT], its)
+        extractor = cls(Templates.from_json(meta["templates"]), meta["cutoff"], representation)
         extractor._tables = [
             StringTable.from_arrays(arrays, f"table{index}")
             for index in range(len(extractor._tables))
@@ -254,7 +302,7 @@ class TemplateExtractor(FeatureExtractor):
             columns = {
                 name: shared.share_column(column, lengths) for name, column in columns.items()
             }
-        cells = Cells(self._plan, columns, lengths, self._tables, learn)
+        cells = Cells(self._plan, columns, lengths, self._tables, learn, self._representation)
         plan, how = self._plan, (learn, shared)
         everywhere = np.zeros(int(lengths.sum()), np.int64)
         ids = self._number(plan.unigram, self._unigram, cells, everywhere, *how)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from jaxseq.text._functions import FUNCTIONS, Call
+from jaxseq.text._functions import FUNCTIONS, STATE, Call, is_learnt
 from jaxseq.text._readers import iter_lines
+from jaxseq.text._vocabulary import ONLY_COLUMN
 
 # One feature template: literal text and atoms, each atom a string near the token.
 
 
 # Far past any use; it bounds the number of boundary values that a typing slip can ask for.
 LARGEST_OFFSET = 1000
+LARGEST = {"length": LARGEST_OFFSET, "size": 10_000_000}
+"""Numbers that functions of templates take, at most."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ def native_template(atoms: tuple[Atom, ...]) -> Template:
 
 _NAME = re.compile(r'[^\s\[\](),|"]+')
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_ONLY_OFFSET = re.compile(r"\s*[+-]?[0-9]+\s*\)")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
@@ -117,7 +121,10 @@ def parse_template(text: str) -> Template:
     - ``prefix(atom, n)``, ``suffix(atom, n)``: nothing where the string is shorter than n;
     - ``has_digit``, ``has_hyphen``, ``has_upper``, ``is_capitalized``, ``is_upper``,
       ``is_digits`` and ``match(atom, "regex")`` (the whole string matches) are flags: they give
-      an attribute where they hold and nothing elsewhere.
+      an attribute where they hold and nothing elsewhere;
+    - ``cluster(atom, n)``, ``brown(atom, n)`` and ``state(cell)`` (or ``state(offset)``, of the
+      column "word") are what a word representation has learnt from unlabelled text: the word's
+      cluster among n, the first n bits of its Brown path, and the token's hidden state.
 
     Past the ends of a sentence an atom has the values ``_B-1``, ``_B-2``, … before the first
     token and ``_B+1``, ``_B+2``, … after the last (functions leave them as they are), and a flag
@@ -141,7 +148,7 @@ def parse_template(text: str) -> Template:
         ...
         ValueError: template 'word[0]|lowr(word[1])', character 9: expected a function (lower, \
 prefix, suffix, shape, short_shape, word_type, has_digit, has_hyphen, has_upper, is_capitalized, \
-is_upper, is_digits, match), found 'lowr'
+is_upper, is_digits, match, cluster, brown, state), found 'lowr'
     """
     if text.strip() == "bias":
         return native_template(())
@@ -176,6 +183,10 @@ class _Parser:
             self.place = start  # errors point at the beginning of what is wrong
             self.fail(f"a function ({', '.join(FUNCTIONS)})", name)
         self.expect("(")
+        if name == STATE and _ONLY_OFFSET.match(self.text, self.place):  # of the word there
+            offset = self.number("a whole number", "an offset", -LARGEST_OFFSET)
+            self.expect(")")
+            return Atom(ONLY_COLUMN, offset, (Call(STATE),))
         inner = self.atom()
         call = Call(name, self.argument(FUNCTIONS[name].argument))
         self.expect(")")
@@ -191,8 +202,8 @@ class _Parser:
         if kind == "none":
             return None
         self.expect(",")
-        if kind == "length":
-            return self.number("a length", "a length", 1)
+        if kind in ("length", "size"):
+            return self.number(f"a {kind}", f"a {kind}", 1, LARGEST[kind])
         self.skip_space()
         start = self.place
         pattern = self.take(_QUOTED, "a regular expression in double quotes")[1:-1]
@@ -204,14 +215,14 @@ class _Parser:
             self.fail(f"a regular expression ({error})", pattern)
         return pattern
 
-    def number(self, what: str, bounded: str, least: int) -> int:
+    def number(self, what: str, bounded: str, least: int, most: int = LARGEST_OFFSET) -> int:
         self.skip_space()
         start = self.place
         digits = self.take(_INTEGER, what)
         # int() of very many digits takes long, and raises an error of its own.
-        if len(digits) > 10 or not least <= int(digits) <= LARGEST_OFFSET:
+        if len(digits) > 10 or not least <= int(digits) <= most:
             self.place = start
-            self.fail(f"{bounded} from {least} to {LARGEST_OFFSET}", digits)
+            self.fail(f"{bounded} from {least} to {most}", digits)
         return int(digits)
 
     def skip_space(self) -> None:
@@ -354,10 +365,21 @@ class Templates:
         object.__setattr__(self, "transitions", bool(transitions))
 
     @property
+    def need_representation(self) -> bool:
+        """Whether some call ``cluster``, ``brown`` or ``state``."""
+        return any(is_learnt(atom.calls) for atom in self._atoms())
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that the templates read, in the order of their first use."""
-        atoms = (atom for template in self.unigram + self.bigram for atom in template.atoms)
-        return tuple(dict.fromkeys(atom.column for atom in atoms))
+        return tuple(dict.fromkeys(atom.column for atom in self._atoms()))
+
+    def extended(self, unigram: Iterable[str | Template]) -> Templates:
+        """These templates, and more of the first kind."""
+        return Templates([*self.unigram, *unigram], self.bigram, self.transitions)
+
+    def _atoms(self) -> Iterator[Atom]:
+        return (atom for template in self.unigram + self.bigram for atom in template.atoms)
 
     @classmethod
     def parse(
