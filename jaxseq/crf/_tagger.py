@@ -41,7 +41,10 @@ from jaxseq.text import (
     FeatureExtractor,
     TemplateExtractor,
     Templates,
+    WordRepresentation,
     extractor_from_state,
+    find_representation,
+    read_corpus,
 )
 
 
@@ -85,6 +88,9 @@ class CRFTagger(SequenceTagger):
             goes on from it, with the same result as if it had never stopped. It is removed when
             the search is over. It may go on with other cores, devices and processes.
         dtype: ``"float32"``, or ``"float64"`` where JAX has 64-bit numbers switched on.
+        representation: what was learnt of words from text without labels, of
+            `jaxseq.representations.learn_representation`, or its file. Unless `templates` call it
+            themselves, they get templates for the word and its neighbours more.
 
     Attributes:
         classes_: the labels, sorted.
@@ -140,6 +146,7 @@ class CRFTagger(SequenceTagger):
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 25,
         dtype: Literal["float32", "float64"] = "float32",
+        representation: WordRepresentation | str | os.PathLike[str] | None = None,
     ):
         self.templates = templates
         self.l1 = l1
@@ -160,6 +167,7 @@ class CRFTagger(SequenceTagger):
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.dtype = dtype
+        self.representation = representation
 
     # ------------------------------------------------------------------------------ training
 
@@ -249,10 +257,12 @@ class CRFTagger(SequenceTagger):
             if unlabelled is not None:
                 unlabelled = check_unlabelled(unlabelled)
             extractor = self._new_extractor()
+            X = list(check_sentences(X))
+            _check_coverage(extractor, X)
             reading = time.perf_counter()
             features, other_features = read_both(
                 extractor,
-                check_sentences(X),
+                X,
                 None if term.absent else unlabelled,  # γ = 0 is to train without them, to the bit
                 vocabulary,
                 devices,
@@ -276,6 +286,13 @@ class CRFTagger(SequenceTagger):
                         "warm_start_from: expected a trained CRFTagger, got "
                         f"{warm_start_from!r:.60}"
                     )
+                # Their attributes have the same names, and mean other words.
+                older = getattr(warm_start_from, "extractor_", extractor)
+                if _digest_of(older) != _digest_of(extractor):
+                    raise ValueError(
+                        "warm_start_from: expected a tagger with the same representation, got one "
+                        "with another"
+                    )
                 model = carry_over(warm_start_from, extractor, problem.classes)
                 start = spread.parameters(model)
         fitted = search(problem, plan, start, spread, term, devices)
@@ -297,14 +314,24 @@ class CRFTagger(SequenceTagger):
         return not isinstance(self.templates, Templates) or self.templates.transitions
 
     def _new_extractor(self) -> FeatureExtractor:
+        representation = find_representation(self.representation)
         if self.templates is None:
+            if representation is not None:
+                raise ValueError(
+                    "representation: expected none where sentences come with their attributes"
+                )
             return DictExtractor(cutoff=self.cutoff)
         if isinstance(self.templates, str) or not isinstance(self.templates, Templates | Sequence):
             raise ValueError(
                 f"templates: expected a list of templates, a Templates or None, got "
                 f"{self.templates!r:.60}"
             )
-        return TemplateExtractor(self.templates, cutoff=self.cutoff)
+        templates = self.templates
+        if representation is not None:
+            templates = templates if isinstance(templates, Templates) else Templates(templates)
+            if not templates.need_representation:
+                templates = templates.extended(representation.templates())
+        return TemplateExtractor(templates, self.cutoff, representation)
 
     # ---------------------------------------------------------------------------- prediction
 
@@ -345,6 +372,10 @@ class CRFTagger(SequenceTagger):
         if templates is not None:
             chosen = templates if isinstance(templates, Templates) else Templates(templates)
             settings["templates"] = chosen.to_json()
+        # Which one it is; all of it is stored with the features.
+        representation = find_representation(settings.pop("representation", None))
+        if representation is not None:
+            settings["representation"] = representation.digest
         return settings
 
     @classmethod
@@ -353,6 +384,7 @@ class CRFTagger(SequenceTagger):
         settings = super().settings_from_json(settings)
         if settings["templates"] is not None:
             settings["templates"] = Templates.from_json(settings["templates"])
+        settings.pop("representation", None)  # `_restore` takes it from the features
         return settings
 
     def _describe(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -380,6 +412,13 @@ class CRFTagger(SequenceTagger):
             if name.startswith(FEATURES)
         }
         extractor = extractor_from_state(about["features"], features)
+        expected = about["settings"].get("representation")
+        if _digest_of(extractor) != expected:
+            raise ValueError(
+                f"representation: expected the one with the digest {expected!r:.80}, got another"
+            )
+        if isinstance(extractor, TemplateExtractor):
+            self.representation = extractor.representation
         if extractor.attribute_count != about["attributes"]:
             raise ValueError(
                 f"attributes: expected {extractor.attribute_count}, as many as the features have, "
@@ -395,6 +434,25 @@ class CRFTagger(SequenceTagger):
         check_stored_numbers(tables)
         check_stored_numbers(scores, forbidden_may_be=True)
         self._take(CRF(**tables, **scores), labels, extractor)
+
+
+def _digest_of(extractor: FeatureExtractor) -> str | None:
+    """Which representation the features are made with; None for none."""
+    representation = getattr(extractor, "representation", None)
+    return None if representation is None else representation.digest
+
+
+def _check_coverage(extractor: FeatureExtractor, X: list[Any]) -> None:
+    """ValueError where the representation is of other words than the sentences: of no use."""
+    representation = getattr(extractor, "representation", None)
+    if representation is None:
+        return
+    column = read_corpus(X, [representation.column])[0][representation.column]
+    if column.strings and not representation.coverage(column.strings):
+        raise ValueError(
+            f"representation: expected one that knows words of X, got one that knows none of "
+            f"{len(column.strings)}"
+        )
 
 
 FEATURES = "features."

@@ -19,14 +19,15 @@ is never merged, and so do the ends of sentences: the information is that of the
 
 where the dots are for what a and b have with each other. As g(x, 0) = 0, merging class t into s
 changes only pairs with a neighbour of t. A word that comes late is rare, and has few: a step costs
-O(C · neighbours of the rarer class) and a look at the table, O(C²), instead of the O(C³) of computing
-all losses anew.
+O(C · neighbours of the rarer class) and a look at the table, O(C²), instead of the O(C³) of
+computing all losses anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -76,7 +77,7 @@ def neighbour_counts(words: np.ndarray, lengths: np.ndarray, num_words: int) -> 
     return sp.csr_matrix((np.ones(len(text) - 1), (text[:-1], text[1:])), (size, size))
 
 
-def brown_clusters(counts: sp.csr_matrix, classes: int, tick: Tick | None = None) -> BrownTree:
+def brown_clusters(counts: Any, classes: int, tick: Tick | None = None) -> BrownTree:
     """Cluster words by who their neighbours are.
 
     Args:
@@ -116,11 +117,11 @@ def brown_clusters(counts: sp.csr_matrix, classes: int, tick: Tick | None = None
     return window.finish()
 
 
-def _h(x: np.ndarray) -> np.ndarray:
+def _h(x: Any) -> Any:
     return x * np.log(np.maximum(x, 1.0))  # of whole numbers: h(0) = h(1) = 0
 
 
-def _g(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _g(x: Any, y: Any) -> Any:
     return _h(x) + _h(y) - _h(x + y)
 
 
@@ -130,7 +131,7 @@ class _Window:
     The slots after them are of the words that have not joined yet, and of the ends of sentences.
     """
 
-    def __init__(self, classes: int, num_words: int, right: sp.csr_matrix, left: sp.csr_matrix):
+    def __init__(self, classes: int, num_words: int, right: Any, left: Any):
         self.size = classes + 1
         self.rest, self.end = self.size, self.size + 1
         self.right, self.left = right, left

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
@@ -10,11 +12,14 @@ from threadpoolctl import threadpool_limits
 from jaxseq.representations._lexicon import Counted
 from jaxseq.text import Column, short_shape
 
+Matrix: TypeAlias = Any
+"""A `scipy.sparse.csr_matrix`, of which type checkers know too little."""
+
 SHAPE_TOKENS = 10
 """Neighbours that are not among the frequent words are told apart by shapes with so many tokens."""
 
 
-def count_contexts(counted: Counted, offsets: tuple[int, ...], max_contexts: int) -> sp.csr_matrix:
+def count_contexts(counted: Counted, offsets: tuple[int, ...], max_contexts: int) -> Matrix:
     r"""How often each row of the lexicon has which neighbour at which offset.
 
     A neighbour is one of the most frequent words, or of a shape, or the end of the sentence. Every
@@ -49,11 +54,13 @@ def count_contexts(counted: Counted, offsets: tuple[int, ...], max_contexts: int
         or [np.zeros(0, np.int64)]
     )
     distinct, counts = np.unique(keys, return_counts=True)
-    by_string = sp.csr_matrix(
+    by_string: Matrix = sp.csr_matrix(
         (counts.astype(np.float64), (distinct // width, distinct % width)), (strings, width)
     )
     rows, members = counted.members
-    belongs = sp.csr_matrix((np.ones(len(rows)), (rows, members)), (len(counted.lexicon), strings))
+    belongs: Matrix = sp.csr_matrix(
+        (np.ones(len(rows)), (rows, members)), (len(counted.lexicon), strings)
+    )
     return (belongs @ by_string).tocsr()
 
 
@@ -75,7 +82,7 @@ def _neighbours(counted: Counted, max_contexts: int) -> tuple[np.ndarray, int]:
     return np.where(frequent, 1 + own, number[forms.codes]), other + 1
 
 
-def shrink_rare(counts: sp.csr_matrix, counted: Counted, strength: float) -> sp.csr_matrix:
+def shrink_rare(counts: Matrix, counted: Counted, strength: float) -> Matrix:
     """Add to every word's neighbours those of its class, as if it had occurred so often more.
 
     So a word that occurred twice is mostly what words spelled like it are, and one that occurred a
@@ -102,11 +109,11 @@ def shrink_rare(counts: sp.csr_matrix, counted: Counted, strength: float) -> sp.
     known = np.flatnonzero(classes >= 0)
     totals = np.maximum(counted.counts[words:], 1)
     share = strength / totals[classes[known]]
-    mixing = sp.csr_matrix((share, (known, words + classes[known])), (counts.shape[0],) * 2)
+    mixing: Matrix = sp.csr_matrix((share, (known, words + classes[known])), (counts.shape[0],) * 2)
     return (counts + mixing @ counts).tocsr()
 
 
-def positive_information(counts: sp.csr_matrix, words: int, smoothing: float) -> sp.csr_matrix:
+def positive_information(counts: Matrix, words: int, smoothing: float) -> Matrix:
     r"""Positive pointwise mutual information of rows and columns.
 
     .. math:: \max\Big(0, \log \frac{n_{wc} / n_w}{n_c^\alpha / \sum_c n_c^\alpha}\Big)
@@ -133,16 +140,14 @@ def positive_information(counts: sp.csr_matrix, words: int, smoothing: float) ->
     ratio = np.divide(
         entries.data * total, expected, out=np.ones(len(entries.data)), where=expected > 0
     )
-    information = sp.csr_matrix(
+    information: Matrix = sp.csr_matrix(
         (np.maximum(np.log(ratio), 0), (entries.row, entries.col)), counts.shape
     )
     information.eliminate_zeros()
     return information
 
 
-def reduce_dimensions(
-    information: sp.csr_matrix, dimensions: int, seed: int, power: float
-) -> np.ndarray:
+def reduce_dimensions(information: Matrix, dimensions: int, seed: int, power: float) -> np.ndarray:
     """Rows as vectors of length 1: U · S^power of a truncated singular value decomposition.
 
     Args:
@@ -161,9 +166,8 @@ def reduce_dimensions(
     if not information.nnz:
         return np.zeros((information.shape[0], size), np.float32)
     with threadpool_limits(1):
-        left, values, _ = randomized_svd(
-            information.astype(np.float32), size, n_iter=4, random_state=seed
-        )
+        svd: Any = randomized_svd  # whose stubs take the number of rounds for a string
+        left, values, _ = svd(information.astype(np.float32), size, n_iter=4, random_state=seed)
     return unit_rows(left * values**power)
 
 

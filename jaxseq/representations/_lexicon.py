@@ -104,10 +104,9 @@ class Lexicon:
         sound = isinstance(meta, Mapping) and set(meta) == {"lower", "digits"}
         if not sound or not all(isinstance(value, bool) for value in meta.values()):
             raise ValueError(f"{name}: expected whether to lower and digits, got {meta!r:.80}")
-        tables = (
-            StringTable.from_arrays(arrays, f"{name}.{kind}") for kind in ("words", "classes")
-        )
-        return cls(*tables, Normalisation(**meta))
+        words = StringTable.from_arrays(arrays, f"{name}.words")
+        classes = StringTable.from_arrays(arrays, f"{name}.classes")
+        return cls(words, classes, Normalisation(**meta))
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,8 @@ class Representation:
         """The share of words that are known themselves, and not by their spelling alone."""
         if not len(words):
             return 1.0
-        return float((self.lexicon.rows(words) < len(self.lexicon.words)).mean())
+        rows = self.lexicon.rows(words)
+        return float(((rows >= 0) & (rows < len(self.lexicon.words))).mean())
 
     def __repr__(self) -> str:
         parts = [f"{len(self.lexicon.words)} words"]
@@ -208,7 +209,8 @@ class Representation:
         from safetensors.numpy import save_file
 
         meta, arrays = self.to_state()
-        metadata = {"format": FORMAT, "about": _as_json(meta), "sha256": self.digest}
+        # One entry: safetensors writes several in another order each time.
+        metadata = {FORMAT: _as_json({"sha256": self.digest, "about": meta})}
         with replacing(path) as temporary:
             save_file({n: np.ascontiguousarray(a) for n, a in arrays.items()}, temporary, metadata)
 
@@ -236,12 +238,13 @@ def load_representation(path: str | os.PathLike[str]) -> Representation:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if metadata.get("format") != FORMAT:
-            raise ValueError(f"expected {FORMAT!r}, got {metadata.get('format')!r}")
-        meta = json.loads(metadata.get("about", "null"))
-        if _digest(meta, arrays) != metadata.get("sha256"):
+        if FORMAT not in metadata:
+            raise ValueError(f"expected a {FORMAT}, got another file of safetensors")
+        entry = json.loads(metadata[FORMAT])
+        sound = isinstance(entry, dict) and set(entry) == {"sha256", "about"}
+        if not sound or _digest(entry["about"], arrays) != entry["sha256"]:
             raise ValueError("expected the contents that its checksum is of; they were changed")
-        return Representation.from_state(meta, arrays)
+        return Representation.from_state(entry["about"], arrays)
     except (SafetensorError, ValueError, RecursionError) as error:
         raise ValueError(f"{os.fspath(path)}: expected a sound representation: {error}") from error
 

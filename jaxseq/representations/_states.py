@@ -130,7 +130,8 @@ def learn_states(
     transition = pairs.reshape(size, size) + 0.1
     initial = np.bincount(state[starts], minlength=size) + 0.1
     if len(rows) and iterations:
-        start = HMM(*(each.astype(np.float32) for each in (initial, transition, emission)))
+        families = (each.astype(np.float32) for each in (initial, transition, emission))
+        start = HMM(*families, unknown=None)
         corpus = word_corpus(np.split(rows, starts[1:]), len(share))
         operator = EMOperator(None, corpus)
         learnt = em(start, operator, max_iterations=iterations, tolerance=1e-4, progress=progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -58,7 +59,7 @@ def read_vectors(
     if (path.suffix == ".npy") != (words is not None):
         got = "none" if words is None else f"{os.fspath(words)}"
         raise ValueError(f"words: expected a file of words along with .npy alone, got {got}")
-    limit = np.inf if max_words is None else max_words
+    limit = np.inf if max_words is None else float(max_words)
     if not limit >= 1:
         raise ValueError(f"max_words: expected 1 or more, got {max_words}")
     if words is not None:
@@ -230,7 +231,10 @@ def _read_text(
 
     rows = numbers()
     try:
-        vectors = np.loadtxt(rows, np.float32, comments=None, ndmin=2)
+        some = next(rows, None)
+        if some is None:  # of which loadtxt would warn
+            return [], np.zeros((0, 0), np.float32)
+        vectors = np.loadtxt(chain([some], rows), np.float32, comments=None, ndmin=2)
     except ValueError as error:
         if str(error).startswith(f"{path}:"):
             raise
@@ -240,7 +244,7 @@ def _read_text(
         raise ValueError(
             f"{path}: expected {header[0]} words, as its first line says, found {len(names)}"
         )
-    return names, vectors.reshape(len(names), -1 if names else 0)
+    return names, vectors
 
 
 def _read_npy(

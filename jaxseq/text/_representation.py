@@ -20,12 +20,17 @@ class WordRepresentation(Protocol):
     """Features of words that were learnt from text without labels."""
 
     @property
+    def column(self) -> str:
+        """The column of sentences that has the words."""
+        ...
+
+    @property
     def digest(self) -> str:
         """Differs between representations that give different features."""
         ...
 
     def function(self, name: str, argument: int | str | None) -> Callable[[str], str | None]:
-        """The function ``cluster`` or ``brown``; ValueError where there is none for the argument."""
+        """The function ``cluster`` or ``brown``; ValueError where there is none with it."""
         ...
 
     def states(self, words: Column, lengths: np.ndarray) -> Column:
