@@ -16,6 +16,11 @@ from jaxseq.crf._entropy_regularisation import (
     entropy_regularised_gradient as entropy_regularised_gradient,
 )
 from jaxseq.crf._entropy_regularisation import entropy_regularised_loss as entropy_regularised_loss
+from jaxseq.crf._expectation_gradient import LabelCounts as LabelCounts
+from jaxseq.crf._expectation_gradient import SharePenalty as SharePenalty
+from jaxseq.crf._expectation_gradient import expectation_gradient as expectation_gradient
+from jaxseq.crf._expectation_gradient import expected_counts as expected_counts
+from jaxseq.crf._expectation_gradient import share_penalty as share_penalty
 from jaxseq.crf._lbfgs import Settings as Settings
 from jaxseq.crf._lbfgs import State as State
 from jaxseq.crf._lbfgs import begin_search as begin_search
@@ -26,6 +31,7 @@ from jaxseq.crf._learnt_weights import observed_places as observed_places
 from jaxseq.crf._learnt_weights import spread_from_places as spread_from_places
 from jaxseq.crf._model import CRF as CRF
 from jaxseq.crf._model import padded_labels as padded_labels
+from jaxseq.crf._objective import ExpectationTerm as ExpectationTerm
 from jaxseq.crf._objective import Objective as Objective
 from jaxseq.crf._objective import mesh_scores as mesh_scores
 from jaxseq.crf._objective import node_scores as node_scores

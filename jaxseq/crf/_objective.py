@@ -12,6 +12,9 @@ An evaluation is three programs, not one: gather (scores from weights), lattice 
 scores), scatter (gradient from marginals). In a single program XLA would fuse the gathers into
 every use of the scores, and take more than twice as long.
 
+A penalty on expected shares of labels (see `_expectation_gradient`) is of all shards together. It
+takes a pass of gather and marginals before, whose node scores are kept for the others.
+
 Two executors run them: one on the cores of this machine, a shard each; and one on the devices of a
 mesh, where each program is under `jax.shard_map` and the gradients are summed along ``"data"``.
 """
@@ -32,6 +35,13 @@ from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array, Float
 
 from jaxseq._runtime import map_on_cores, usable_cores
+from jaxseq.crf._expectation_gradient import (
+    LabelCounts,
+    SharePenalty,
+    expectation_gradient,
+    expected_counts,
+    share_penalty,
+)
 from jaxseq.crf._model import spread_gradient, sum_weights
 from jaxseq.crf._parameters import Legal, Parameters, Spread, mask_forbidden
 from jaxseq.crf._score_gradient import (
@@ -132,6 +142,33 @@ def _mesh_lattices(nodes, edges, pair_weights, shards, weight, mesh: Mesh, deriv
     return run(nodes, edges, pair_weights, shards, weight)
 
 
+@partial(jax.jit, static_argnames=("mesh", "sizes"))
+def _mesh_counts(nodes, edges, pair_weights, shards, marks, mesh: Mesh, sizes):
+    """`expected_counts`, summed along ``"data"``."""
+
+    def on_device(nodes, edges, pair_weights, shards, marks):
+        where = (nodes[0], edges, pair_weights, own(shards), own(marks))
+        return lax.psum(expected_counts(*where, sizes), DATA)
+
+    specs = (BY_DATA, EVERYWHERE, EVERYWHERE, BY_DATA, BY_DATA)
+    run = on_devices(on_device, mesh, specs, EVERYWHERE)
+    return run(nodes, edges, pair_weights, shards, marks)
+
+
+@partial(jax.jit, static_argnames="mesh")
+def _mesh_expectations(nodes, edges, pair_weights, shards, marks, slopes, mesh: Mesh):
+    """`expectation_gradient`, as `_mesh_lattices`."""
+
+    def on_device(nodes, edges, pair_weights, shards, marks, slopes):
+        where = (nodes[0], edges, pair_weights, own(shards), own(marks))
+        part = expectation_gradient(*where, slopes)
+        return part.nodes[None], lax.psum(part._replace(nodes=None), DATA)
+
+    specs = (BY_DATA, EVERYWHERE, EVERYWHERE, BY_DATA, BY_DATA, EVERYWHERE)
+    run = on_devices(on_device, mesh, specs, (BY_DATA, EVERYWHERE))
+    return run(nodes, edges, pair_weights, shards, marks, slopes)
+
+
 @partial(jax.jit, static_argnames=("attributes", "mesh", "add"), donate_argnums=0)
 def _mesh_scatter(tables, by_token, shards, attributes: int, mesh: Mesh, add: bool):
     """`weight_gradient` of every device into a table of its own."""
@@ -189,6 +226,20 @@ def sum_parts(parts: list[ScoreGradient], edge_weights: Array | None):
 
 
 @jax.jit
+def add_up(parts: list[Any]) -> Any:
+    """Sum of trees of one structure."""
+    return jax.tree.map(lambda *arrays: sum(arrays), *parts)
+
+
+class ExpectationTerm(NamedTuple):
+    """What is expected of the unlabelled shards: the penalty, and for each of them the predicates
+    that hold at its slots, as a shard of the same layout."""
+
+    penalty: SharePenalty
+    marks: Sequence[Shard]
+
+
+@jax.jit
 def finish(parts: list[tuple[Array, Parameters]], parameters: Parameters, spread: Spread, l2):
     """Sum over shards, and the penalty l2 · ‖parameters‖² / 2 with its gradient."""
     loss = sum(part[0] for part in parts)
@@ -216,6 +267,8 @@ class Objective:
         unlabelled: shards whose labels are not looked at; None for none in any process.
         entropy_weight: γ, or None to leave the unlabelled shards out; may be changed between calls.
         entropy_gradient: how the gradient of the entropy is derived; the values are the same.
+        expectations: penalties on expected shares of labels in the unlabelled shards, which are
+            left out together with these; None for none.
         cores: threads, where shards are more than these; None for one per shard.
         mesh: of `jaxseq.parallel.make_mesh`, for its devices in place of cores. Where it spans
             several processes, all call the objective together, with the same parameters. Devices
@@ -236,6 +289,7 @@ class Objective:
         entropy_weight: Any = 0.0,
         entropy_gradient: EntropyGradient = "mann",
         *,
+        expectations: ExpectationTerm | None = None,
         cores: int | None = None,
         mesh: Mesh | None = None,
     ):
@@ -245,7 +299,10 @@ class Objective:
         self.entropy_gradient: EntropyGradient = entropy_gradient
         self.seconds = dict.fromkeys(self._executor.timed, 0.0) | {"evaluations": 0.0}
         self._old_table: Array | None = None
-        self._executor.hold(shards, unlabelled)
+        self._penalty = None
+        if expectations is not None:
+            self._penalty = self._executor.place(expectations.penalty)
+        self._executor.hold(shards, unlabelled, expectations)
 
     def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard] = ()) -> None:
         """Go on with other shards, in the same memory: the next mini-batch.
@@ -268,8 +325,15 @@ class Objective:
             self.spread, table, edges, start, stop, parameters.edge_weights,
             self.entropy_weight, self.entropy_gradient,
         )  # fmt: skip
+        penalty = 0.0
+        if self._penalty is not None and self.entropy_weight is not None:
+            # Of all shards together: their slopes are known only when all have been counted.
+            counts = self._executor.count(point, self._penalty.sizes, self.seconds)
+            penalty, slopes = share_penalty(self._penalty, counts)
+            point = point._replace(slopes=slopes)
         parts = self._executor.run(point, self.seconds)
-        result = jax.block_until_ready(finish(parts, parameters, self.spread, self.l2))
+        loss, gradient = finish(parts, parameters, self.spread, self.l2)
+        result = jax.block_until_ready((loss + penalty, gradient))
         self.seconds["evaluations"] += time.perf_counter() - began
         return result
 
@@ -299,6 +363,7 @@ class _Point(NamedTuple):
     edge_weights: Array | None
     entropy_weight: Any
     derivation: EntropyGradient
+    slopes: LabelCounts | None = None
 
     def gradient(self, weights: Array, parts: list[ScoreGradient]) -> tuple[Array, Parameters]:
         """Loss and gradient of some shards, of which that by the learnt weights is there."""
@@ -313,36 +378,64 @@ class _Cores:
 
     def __init__(self, spread: Spread, cores: int | None):
         self._most = cores
-        self._work: list[list[tuple[Shard, bool]]] = []
+        self._work: list[list[_Part]] = []
         self._gradients: list[Array | None] = []
+        self._scores: dict[tuple[int, int], Array] = {}
 
     def place(self, tree: Any) -> Any:
         return jax.tree.map(jnp.asarray, tree)
 
-    def hold(self, shards: Sequence[Shard], unlabelled: Sequence[Shard] | None) -> None:
-        self.take(shards, unlabelled or ())
+    def hold(
+        self,
+        shards: Sequence[Shard],
+        unlabelled: Sequence[Shard] | None,
+        expected: ExpectationTerm | None = None,
+    ) -> None:
+        self.take(shards, unlabelled or (), None if expected is None else expected.marks)
 
-    def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard]) -> None:
+    def take(
+        self,
+        shards: Sequence[Shard],
+        unlabelled: Sequence[Shard],
+        marks: Sequence[Shard] | None = None,
+    ) -> None:
         together = min(len(shards) + len(unlabelled), usable_cores())
         # At least one core for each shard: `cores` is for callers that have more shards than cores.
         cores = max(len(shards), len(unlabelled), together)
         cores = max(1, min(cores, self._most or cores))
         self._work = [[] for _ in range(cores)]
         for index, shard in enumerate(shards):
-            self._work[index % cores].append((shard, True))
+            self._work[index % cores].append(_Part(shard, True))
         # The other way round, so that no core has both where there are cores for each.
         for index, shard in enumerate(unlabelled):
-            self._work[cores - 1 - index % cores].append((shard, False))
+            part = _Part(shard, False, None if marks is None else marks[index])
+            self._work[cores - 1 - index % cores].append(part)
         # A buffer for each core, kept from call to call and from batch to batch.
         self._gradients += [None] * (cores - len(self._gradients))
 
+    def count(
+        self, at: _Point, sizes: tuple[int, int, int], seconds: dict[str, float]
+    ) -> LabelCounts:
+        """Expected counts of all unlabelled shards; their node scores are kept for `run`."""
+
+        def on_core(core: int) -> list[LabelCounts]:
+            clock, counts = _Clock(seconds if core == 0 else {}), []
+            for number, part in enumerate(self._work[core]):
+                if part.marks is None:
+                    continue
+                nodes = node_scores(at.table, at.start, at.stop, part.shard, at.spread.labels)
+                clock.note("gather", nodes)
+                self._scores[core, number] = nodes
+                where = (nodes, at.edges, part.pair_weights(at), part.shard, part.marks)
+                counts.append(expected_counts(*where, sizes))
+                clock.note("lattice", counts[-1])
+            return counts
+
+        marked = [core for core, parts in enumerate(self._work) if any(p.marks for p in parts)]
+        return add_up([each for counts in map_on_cores(on_core, marked) for each in counts])
+
     def run(self, at: _Point, seconds: dict[str, float]) -> list[tuple[Array, Parameters]]:
         """Loss and gradient of each core."""
-        # Cores that are left without work are not started.
-        work = [
-            [item for item in items if item[1] or at.entropy_weight is not None]
-            for items in self._work
-        ]
 
         def on_core(core: int) -> tuple[Array, Parameters]:
             clock, spread = _Clock(seconds if core == 0 else {}), at.spread
@@ -351,25 +444,61 @@ class _Cores:
             by_table, self._gradients[core] = self._gradients[core], None
             if by_table is None or by_table.dtype != at.table.dtype:
                 by_table = jnp.zeros(spread.shape, at.table.dtype)
-            parts = []
-            for number, (shard, labelled) in enumerate(work[core]):
-                nodes = node_scores(at.table, at.start, at.stop, shard, spread.labels)
+            gradients = []
+            for number, part in enumerate(self._work[core]):
+                if not part.counts(at):
+                    continue
+                nodes = self._scores.pop((core, number), None)
+                if nodes is None:
+                    nodes = node_scores(at.table, at.start, at.stop, part.shard, spread.labels)
                 clock.note("gather", nodes)
-                kind = None if labelled else at.derivation
-                part = lattice_gradient(
-                    nodes, at.edges, at.edge_weights, shard, at.entropy_weight, kind
+                gradient = part.gradient(at, nodes)
+                clock.note("lattice", gradient)
+                add = len(gradients) > 0  # the first one writes over what the last call has left
+                by_table = weight_gradient(
+                    by_table, gradient.nodes, part.shard, spread.attributes, add
                 )
-                clock.note("lattice", part)
-                add = number > 0  # the first one writes over what the last call has left
-                by_table = weight_gradient(by_table, part.nodes, shard, spread.attributes, add)
                 clock.note("scatter", by_table)
-                parts.append(part._replace(nodes=None))
+                gradients.append(gradient._replace(nodes=None))
             self._gradients[core] = by_table
             weights = _from_table(by_table, spread) if spread.sparse else by_table
             clock.note("scatter", weights)
-            return at.gradient(weights, parts)
+            return at.gradient(weights, gradients)
 
-        return map_on_cores(on_core, [core for core, items in enumerate(work) if items])
+        # Cores that are left without work are not started.
+        busy = [core for core, work in enumerate(self._work) if any(p.counts(at) for p in work)]
+        return map_on_cores(on_core, busy)
+
+
+class _Part(NamedTuple):
+    """A shard, whether it is labelled, and where predicates of expectations hold in it."""
+
+    shard: Shard
+    labelled: bool
+    marks: Shard | None = None
+
+    def counts(self, at: _Point) -> bool:
+        """Whether it is in the objective at all."""
+        return self.labelled or at.entropy_weight is not None
+
+    def pair_weights(self, at: _Point) -> Array | None:
+        return None if self.shard.edge_ids is None else at.edge_weights
+
+    def has_lattice(self, at: _Point) -> bool:
+        """Whether there is more to it than expectations."""
+        # A weight that is traced, or on a mesh, is not looked at.
+        without_entropy = isinstance(at.entropy_weight, float | int) and at.entropy_weight == 0
+        return self.labelled or self.marks is None or not without_entropy
+
+    def gradient(self, at: _Point, nodes: Array) -> ScoreGradient:
+        """Its loss and gradient by scores."""
+        where, gradients = (nodes, at.edges, self.pair_weights(at), self.shard), []
+        if self.has_lattice(at):
+            kind = None if self.labelled else at.derivation
+            gradients.append(lattice_gradient(*where, at.entropy_weight, kind))
+        if self.marks is not None and at.slopes is not None:
+            gradients.append(expectation_gradient(*where, self.marks, at.slopes))
+        return gradients[0] if len(gradients) == 1 else add_up(gradients)
 
 
 class _MeshDevices:
@@ -383,22 +512,43 @@ class _MeshDevices:
             # Else sums over processes would add weights of different attributes, without a word.
             all_peers().check_same("vocabulary", _summary(spread))
         self._sizes = (spread.attributes, spread.labels)
-        self._work: list[tuple[Shard, bool]] = []
+        self._work: list[_Part] = []
         self._gradients: Array | None = None
 
     def place(self, tree: Any) -> Any:
         return place(tree, self._mesh)
 
-    def hold(self, shards: Sequence[Shard], unlabelled: Sequence[Shard] | None) -> None:
-        self._work = [(place_shards(shards, self._mesh, *self._sizes), True)]
+    def hold(
+        self,
+        shards: Sequence[Shard],
+        unlabelled: Sequence[Shard] | None,
+        expected: ExpectationTerm | None = None,
+    ) -> None:
+        mesh, (attributes, labels) = self._mesh, self._sizes
+        self._work = [_Part(place_shards(shards, mesh, attributes, labels), True)]
         if unlabelled is not None:
-            self._work.append((place_shards(unlabelled, self._mesh, *self._sizes), False))
+            placed = place_shards(unlabelled, mesh, attributes, labels)
+            marks = None
+            if expected is not None:
+                marks = place_shards(expected.marks, mesh, expected.penalty.sizes[0], labels)
+            self._work.append(_Part(placed, False, marks))
 
     def take(self, shards: Sequence[Shard], unlabelled: Sequence[Shard]) -> None:
         assert not unlabelled, "mini-batches on a mesh are labelled"
         # From the host each part goes to its own device at once, not by way of the first.
         on_host = [jax.tree.map(np.asarray, shard) for shard in shards]
-        self._work = [(place_rows(on_host, self._mesh), True)]
+        self._work = [_Part(place_rows(on_host, self._mesh), True)]
+
+    def _nodes(self, at: _Point, shards: Shard) -> Array:
+        return mesh_scores(at.table, at.start, at.stop, shards, self._mesh, at.spread.labels)
+
+    def count(
+        self, at: _Point, sizes: tuple[int, int, int], seconds: dict[str, float]
+    ) -> LabelCounts:
+        """Expected counts of all unlabelled shards."""
+        part = self._work[-1]
+        where = (self._nodes(at, part.shard), at.edges, part.pair_weights(at), part.shard)
+        return _mesh_counts(*where, part.marks, self._mesh, sizes)
 
     def run(self, at: _Point, seconds: dict[str, float]) -> list[tuple[Array, Parameters]]:
         """Loss and gradient of all devices, summed."""
@@ -406,16 +556,20 @@ class _MeshDevices:
         tables, self._gradients = self._gradients, None  # as of a core
         if tables is None or tables.dtype != at.table.dtype:
             tables = _empty_tables(spread, at.table.dtype, mesh)
-        for number, (shards, labelled) in enumerate(self._work):
-            if not labelled and at.entropy_weight is None:
+        for number, work in enumerate(self._work):
+            if not work.counts(at):
                 continue
-            nodes = mesh_scores(at.table, at.start, at.stop, shards, mesh, spread.labels)
-            weight = jnp.asarray(0.0 if labelled else at.entropy_weight, nodes.dtype)
-            pair_weights = None if shards.edge_ids is None else at.edge_weights
-            kind = None if labelled else at.derivation
-            scores = (nodes, at.edges, pair_weights)
-            by_token, part = _mesh_lattices(*scores, shards, weight, mesh, kind)
-            tables = _mesh_scatter(tables, by_token, shards, spread.attributes, mesh, number > 0)
+            nodes = self._nodes(at, work.shard)
+            weight = jnp.asarray(0.0 if work.labelled else at.entropy_weight, nodes.dtype)
+            kind = None if work.labelled else at.derivation
+            where = (nodes, at.edges, work.pair_weights(at), work.shard)
+            gradients = [_mesh_lattices(*where, weight, mesh, kind)]
+            if work.marks is not None and at.slopes is not None:
+                gradients.append(_mesh_expectations(*where, work.marks, at.slopes, mesh))
+            by_token, part = add_up(gradients)
+            tables = _mesh_scatter(
+                tables, by_token, work.shard, spread.attributes, mesh, number > 0
+            )
             parts.append(part)
         self._gradients = tables
         return [at.gradient(_mesh_sum(tables, spread, mesh), parts)]

@@ -189,7 +189,7 @@ def likelihood_gradient(
 ) -> ScoreGradient:
     """Negative log-likelihood and its gradient by scores."""
     if pair_weights is not None:
-        return _row_by_row(_likelihood_of_row, nodes, edges, pair_weights, shard)
+        return row_by_row(_likelihood_of_row, nodes, edges, pair_weights, shard)
     s = edges.shape[0]
     num, segments, weights = shard.num_sequences, shard.segments, shard.weights
     log_z, expected, pairs = flat_marginals(nodes, edges, segments, weights, num, "auto")
@@ -204,7 +204,7 @@ def likelihood_gradient(
     by_sequence = sequence_weights(shard)
     loss = (by_sequence * (log_z - score)).sum()
     by_node = weights[..., None] * (expected - known)
-    return _by_scores(loss, by_node, pairs - known_pairs, shard, None)
+    return by_scores(loss, by_node, pairs - known_pairs, shard, None)
 
 
 def sequence_weights(shard: Shard) -> Array:
@@ -213,7 +213,7 @@ def sequence_weights(shard: Shard) -> Array:
     return per_sequence(starts, shard.segments, shard.num_sequences)
 
 
-def _by_scores(loss, by_node, by_pair, shard: Shard, by_edge_weight) -> ScoreGradient:
+def by_scores(loss, by_node, by_pair, shard: Shard, by_edge_weight) -> ScoreGradient:
     s = by_node.shape[-1]
     flat = by_node.reshape(-1, s)
     # The first (last) node's score has the start (stop) score in it: its gradient is theirs too.
@@ -248,11 +248,11 @@ def entropy_gradient(
     weights = shard.weights.astype(nodes.dtype) * entropy_weight
     shard = eqx.tree_at(lambda shard: shard.weights, shard, weights)
 
-    def entropy_of_row(row: _Row) -> RowGradient:
+    def entropy_of_row(row: Row) -> RowGradient:
         return BY_ROW[derivation](row.nodes, row.pairs[1:], row.linked[1:], row.valid)
 
     if pair_weights is not None:
-        return _row_by_row(entropy_of_row, nodes, edges, pair_weights, shard)
+        return row_by_row(entropy_of_row, nodes, edges, pair_weights, shard)
     if derivation != "mann":
         return _rows_at_once(entropy_of_row, nodes, edges, shard)
     num, segments = shard.num_sequences, shard.segments
@@ -260,7 +260,7 @@ def entropy_gradient(
         nodes, edges, segments, weights, num, "auto"
     )
     loss = (sequence_weights(shard) * entropies).sum()
-    return _by_scores(loss, weights[..., None] * by_node, by_pair, shard, None)
+    return by_scores(loss, weights[..., None] * by_node, by_pair, shard, None)
 
 
 def lattice_gradient(
@@ -284,24 +284,25 @@ processor's vectors, few enough that one long sentence does not hold up many sho
 
 
 def _rows_at_once(
-    quantity: Callable[[_Row], RowGradient], nodes: Array, edges: Array, shard: Shard
+    quantity: Callable[[Row], RowGradient], nodes: Array, edges: Array, shard: Shard
 ) -> ScoreGradient:
     """A quantity and its gradient, some rows at a time."""
 
     def one_row(arrays):
         nodes, weights, gold, valid, linked = arrays
         pairs = jnp.broadcast_to(edges, (len(nodes), *edges.shape))
-        value, by_node, by_pair = quantity(_Row(nodes, pairs, gold, None, valid, linked))
+        value, by_node, by_pair = quantity(Row(nodes, pairs, gold, None, valid, linked))
         by_pair = (weights[1:, None, None] * by_pair).sum(0)
         return (weights * value).sum(), weights[:, None] * by_node, by_pair
 
     rows = (nodes, shard.weights, shard.gold, shard.segments >= 0, _linked(shard))
     values, by_node, by_pair = lax.map(one_row, rows, batch_size=min(ROWS_AT_ONCE, len(nodes)))
-    return _by_scores(values.sum(), by_node, by_pair.sum(0), shard, None)
+    return by_scores(values.sum(), by_node, by_pair.sum(0), shard, None)
 
 
-class _Row(NamedTuple):
-    """One row of a shard; pairs [w, s, s] are the scores of the pair (t − 1, t) at t."""
+class Row(NamedTuple):
+    """One row of a shard; pairs [w, s, s] are the scores of the pair (t − 1, t) at t, edge_ids its
+    attributes, and extra whatever else there is by slot."""
 
     nodes: Float[Array, "w s"]
     pairs: Float[Array, "w s s"]
@@ -309,13 +310,16 @@ class _Row(NamedTuple):
     allowed: Bool[Array, "w s"] | None
     valid: Bool[Array, " w"]
     linked: Bool[Array, " w"]
+    weights: Float[Array, " w"] | None = None
+    edge_ids: Int[Array, "w m"] | None = None
+    extra: Any = None
 
     def lattice(self, nodes: Array):
         """Forward-backward with these node scores."""
         return log_forward_backward(nodes, self.pairs[1:], self.linked[1:], self.valid)
 
 
-def _likelihood_of_row(row: _Row) -> RowGradient:
+def _likelihood_of_row(row: Row) -> RowGradient:
     """What each slot adds to the loss, and its gradients."""
     increments, expected, pairs = row.lattice(row.nodes)
     if row.allowed is None:
@@ -329,34 +333,67 @@ def _likelihood_of_row(row: _Row) -> RowGradient:
     return jnp.where(row.valid, increments - score, 0), expected - known, pairs - known_pairs
 
 
-def _row_by_row(
-    quantity: Callable[[_Row], RowGradient],
+def scan_rows(
+    step: Callable[[Any, Row], tuple[Any, Any]],
+    start: Any,
     nodes: Float[Array, "r w s"],
     edges: Float[Array, "s s"],
-    pair_weights: Float[Array, "b s s"],
+    pair_weights: Float[Array, "b s s"] | None,
     shard: Shard,
-) -> ScoreGradient:
-    """A quantity and its gradient, where the [w, s, s] scores of a row are formed and dropped."""
-    assert shard.edge_ids is not None
+    extra: Any = None,
+) -> tuple[Any, Any]:
+    """`lax.scan` of (carry, row) ↦ (carry, output) over the rows of a shard."""
+    # The pair scores of all rows at once would be s times the shard: they are formed and dropped.
+    ids = None
+    if pair_weights is not None and shard.edge_ids is not None:
+        ids = shard.edge_ids.reshape(*shard.segments.shape, -1)
+
+    def one_row(carry, arrays):
+        nodes, ids, *others = arrays
+        pairs = jnp.broadcast_to(edges, (len(nodes), *edges.shape))
+        if ids is not None and pair_weights is not None:
+            pairs = pairs + sum_edge_weights(pair_weights, ids)
+        gold, allowed, valid, linked, weights, extra = others
+        return step(carry, Row(nodes, pairs, gold, allowed, valid, linked, weights, ids, extra))
+
     valid, linked = shard.segments >= 0, _linked(shard)
-    ids = shard.edge_ids.reshape(*shard.segments.shape, -1)
-    absent = pair_weights.shape[0]  # out of bounds, so that a scatter drops it
+    rows = (nodes, ids, shard.gold, shard.allowed, valid, linked, shard.weights, extra)
+    return lax.scan(one_row, start, rows)
 
-    # A scan over rows, since the pair scores of all rows at once would be s times the shard.
 
-    def one_row(sums, arrays):
+def add_by_pair(
+    sums: Float[Array, "b s s"], ids: Int[Array, "w m"], by_pair: Float[Array, "w-1 s s"]
+) -> Float[Array, "b s s"]:
+    """What each pair of a row has, added for each of its attributes; −1 is no attribute."""
+    absent = sums.shape[0]  # out of bounds, so that a scatter drops it
+    present = (ids >= 0) & (ids < absent)
+    for column in jnp.where(present, ids, absent)[1:].T:
+        sums = sums.at[column].add(by_pair, mode="drop")
+    return sums
+
+
+def row_by_row(
+    quantity: Callable[[Row], RowGradient],
+    nodes: Float[Array, "r w s"],
+    edges: Float[Array, "s s"],
+    pair_weights: Float[Array, "b s s"] | None,
+    shard: Shard,
+    extra: Any = None,
+) -> ScoreGradient:
+    """A quantity and its gradient, a row at a time."""
+
+    def one_row(sums, row: Row):
         total, by_pair, by_weight = sums
-        nodes, ids, gold, allowed, weights, valid, linked = arrays
-        pairs = edges + sum_edge_weights(pair_weights, ids)
-        value, by_node, change = quantity(_Row(nodes, pairs, gold, allowed, valid, linked))
-        change = weights[1:, None, None] * change
-        present = (ids >= 0) & (ids < absent)
-        for column in jnp.where(present, ids, absent)[1:].T:
-            by_weight = by_weight.at[column].add(change, mode="drop")
-        total = total + (weights * value).sum()
-        return (total, by_pair + change.sum(0), by_weight), weights[:, None] * by_node
+        assert row.weights is not None
+        value, by_node, change = quantity(row)
+        change = row.weights[1:, None, None] * change
+        if row.edge_ids is not None:
+            by_weight = add_by_pair(by_weight, row.edge_ids, change)
+        total = total + (row.weights * value).sum()
+        return (total, by_pair + change.sum(0), by_weight), row.weights[:, None] * by_node
 
-    start = (jnp.zeros((), nodes.dtype), jnp.zeros_like(edges), jnp.zeros_like(pair_weights))
-    rows = (nodes, ids, shard.gold, shard.allowed, shard.weights, valid, linked)
-    (total, by_pair, by_weight), by_node = lax.scan(one_row, start, rows)
-    return _by_scores(total, by_node, by_pair, shard, by_weight)
+    by_weight = None if pair_weights is None else jnp.zeros_like(pair_weights)
+    start = (jnp.zeros((), nodes.dtype), jnp.zeros_like(edges), by_weight)
+    sums, by_node = scan_rows(one_row, start, nodes, edges, pair_weights, shard, extra)
+    total, by_pair, by_weight = sums
+    return by_scores(total, by_node, by_pair, shard, by_weight)

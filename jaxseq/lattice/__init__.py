@@ -9,6 +9,7 @@ from jaxseq.lattice._batch import batch_entropy_gradient as batch_entropy_gradie
 from jaxseq.lattice._batch import batch_log_partition as batch_log_partition
 from jaxseq.lattice._batch import batch_marginals as batch_marginals
 from jaxseq.lattice._batch import batch_viterbi as batch_viterbi
+from jaxseq.lattice._batch import flat_covariance as flat_covariance
 from jaxseq.lattice._batch import flat_entropy as flat_entropy
 from jaxseq.lattice._batch import flat_entropy_gradient as flat_entropy_gradient
 from jaxseq.lattice._batch import flat_log_partition as flat_log_partition
@@ -62,6 +63,7 @@ from jaxseq.lattice._numerics import matmul as matmul
 from jaxseq.lattice._numerics import safe_divide as safe_divide
 from jaxseq.lattice._numerics import safe_log as safe_log
 from jaxseq.lattice._numerics import vdot as vdot
+from jaxseq.lattice._propagate import covariance_from_marginals as covariance_from_marginals
 
 __all__ = [
     "Batch",
