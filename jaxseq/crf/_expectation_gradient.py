@@ -64,7 +64,7 @@ class LabelCounts(NamedTuple):
 
 
 class SharePenalty(eqx.Module):
-    """Shares as a sparse matrix of counts, and what is allowed of them; see `EncodedExpectations`."""
+    """Shares as a sparse matrix of counts, and what is allowed of them (`EncodedExpectations`)."""
 
     rows: Int[Array, " m"]
     columns: Int[Array, " m"]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from jaxseq.expectations import EncodedExpectations
 from jaxseq.parallel import Devices
 from jaxseq.taggers import (
     EncodedLabels,
@@ -41,6 +42,19 @@ class Problem:
     legal: Legal | None
     sentence_weights: np.ndarray | None
     unlabelled: TokenFeatures | None = None
+    expectations: EncodedExpectations | None = None
+
+    def labelled_tokens(self, devices: Devices) -> float:
+        """How many there are in all processes, each by the weight of its sentence."""
+        lengths, weights = self.features.lengths, self.sentence_weights
+        return float(
+            devices.sum(np.array([lengths.sum() if weights is None else lengths @ weights]))[0]
+        )
+
+    def label_counts(self, devices: Devices) -> np.ndarray:
+        """How often each label is known in all processes."""
+        gold = self.labels.gold
+        return devices.sum(np.bincount(gold[gold >= 0], minlength=len(self.classes)))
 
 
 def encode_problem(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
@@ -136,6 +136,13 @@ class EntropyTerm:
             return cls(weight, gradient)
         check_number("entropy_weight", weight, 0, numbers.Real)
         return cls(float(weight), gradient)
+
+    def scaled(self, factor: float) -> EntropyTerm:
+        """The same with every γ times a factor."""
+        weight = self.weight
+        if callable(weight):
+            return replace(self, weight=lambda step: EntropyTerm(weight).at(step) * factor)
+        return replace(self, weight=weight * factor)
 
     @property
     def absent(self) -> bool:

@@ -6,18 +6,18 @@ import numbers
 import os
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jax.sharding import Mesh
 from sklearn.utils.validation import check_is_fitted
 
-from jaxseq.crf._carry_over import carry_over
-from jaxseq.crf._decoding import ScoredSentences
-from jaxseq.crf._learnt_weights import make_spread
+from jaxseq.crf._decoding import ScoredSentences, best_labels
 from jaxseq.crf._model import CRF
-from jaxseq.crf._parameters import WeightSet
+from jaxseq.crf._parameters import WeightSet, carry_over, make_spread
 from jaxseq.crf._problem import (
+    Problem,
     Vocabulary,
     check_vocabulary,
     encode_problem,
@@ -26,6 +26,12 @@ from jaxseq.crf._problem import (
 from jaxseq.crf._score_gradient import EntropyGradient
 from jaxseq.crf._search import Fitted, search
 from jaxseq.crf._settings import EntropyTerm, Plan, Schedule
+from jaxseq.expectations import (
+    Expectation,
+    check_expectations,
+    encode_expectations,
+    label_shares,
+)
 from jaxseq.parallel import Devices
 from jaxseq.taggers import (
     Label,
@@ -35,6 +41,7 @@ from jaxseq.taggers import (
     check_stored_numbers,
     check_unlabelled,
     register_kind,
+    warn_of_drift,
 )
 from jaxseq.text import (
     DictExtractor,
@@ -177,7 +184,9 @@ class CRFTagger(SequenceTagger):
         y: Sequence[Sequence[Label]],
         *,
         unlabelled: Iterable[Any] | None = None,
-        entropy_weight: float | Schedule = 1.0,
+        expectations: Sequence[Expectation] | None = None,
+        entropy_weight: float | Schedule = 0.0,
+        normalise_entropy: bool = True,
         entropy_gradient: EntropyGradient = "mann",
         vocabulary: Vocabulary = "all",
         sample_weight: Sequence[float] | None = None,
@@ -192,8 +201,10 @@ class CRFTagger(SequenceTagger):
         .. math:: \sum_{(x, y)} \log p(y|x) - U(w)
                   + \gamma \sum_{x \in U} \sum_y p(y|x) \log p(y|x):
 
-        of the models that explain the labels, those are preferred that are sure of the rest. It is
-        not concave; the search starts from the optimum without U.
+        of the models that explain the labels, those are preferred that are sure of the rest. By
+        itself this makes them sure of the most frequent label in the end, so that `expectations`
+        hold it: by default, that labels are as frequent in U as in y. It is not concave; the
+        search starts from the optimum without U.
 
         Args:
             X: sentences. With templates: `jaxseq.text.Sentence`, mappings from column to strings,
@@ -202,9 +213,16 @@ class CRFTagger(SequenceTagger):
             y: for every sentence its labels; one may be a set of possible labels, or None.
             unlabelled: more sentences, of which no labels are known. One that `scheme` gives no
                 labelling at all adds nothing.
-            entropy_weight: γ, 0 or more (0 trains as if there were no unlabelled sentences, to the
-                bit); or a schedule from the number of steps done to γ, as optax has them. L-BFGS
-                looks at it every ten iterations, the mini-batch algorithms at every step.
+            expectations: of the labels of the unlabelled sentences, of `jaxseq.expectations`; each
+                takes its penalty from the objective. None is `label_shares` of y where γ is not 0,
+                with the weight of all labelled tokens. An empty list is none at all. For L-BFGS.
+            entropy_weight: γ, 0 or more (0, without expectations, trains as if there were no
+                unlabelled sentences, to the bit); or a schedule from the number of steps done to
+                γ, as optax has them. L-BFGS looks at it every ten iterations, the mini-batch
+                algorithms at every step.
+            normalise_entropy: take the mean entropy of an unlabelled token, times the number of
+                labelled tokens, in place of the sum in the formula: one γ then means the same for
+                any number of unlabelled sentences.
             entropy_gradient: the derivation of the entropy's gradient: ``"mann"`` in O(ns²),
                 ``"jiao"`` in O(n²s³), or ``"autodiff"``. All give the same model.
             vocabulary: where attributes are taken from (and counted, for `cutoff`): ``"all"``
@@ -241,6 +259,12 @@ class CRFTagger(SequenceTagger):
                 raise ValueError(f"algorithm: expected 'lbfgs' with a mesh, got {plan.algorithm!r}")
             term = EntropyTerm.from_arguments(entropy_weight, entropy_gradient)
             check_vocabulary(vocabulary)
+            if expectations is not None:
+                expectations = check_expectations(expectations)
+                if expectations and plan.algorithm != "lbfgs":
+                    raise ValueError(
+                        f"algorithm: expected 'lbfgs' with expectations, got {plan.algorithm!r}"
+                    )
             if not devices.is_alone:
                 weight = term.weight  # a schedule is compared by its values: functions differ
                 if callable(weight):
@@ -248,6 +272,10 @@ class CRFTagger(SequenceTagger):
                 devices.check_settings(
                     self.settings_to_json(),
                     {"entropy_weight": weight, "entropy_gradient": entropy_gradient},
+                    {
+                        "normalise_entropy": normalise_entropy,
+                        "expectations": len(expectations or ()),
+                    },
                     {"vocabulary": vocabulary},
                     unlabelled=unlabelled,
                     warm_start_from=warm_start_from,
@@ -263,7 +291,8 @@ class CRFTagger(SequenceTagger):
             features, other_features = read_both(
                 extractor,
                 X,
-                None if term.absent else unlabelled,  # γ = 0 is to train without them, to the bit
+                # Without anything to add it is to train without them, to the bit.
+                None if term.absent and not expectations else unlabelled,
                 vocabulary,
                 devices,
             )
@@ -278,6 +307,22 @@ class CRFTagger(SequenceTagger):
                 sample_weight=sample_weight,
                 devices=devices,
             )
+            if unlabelled is not None and problem.unlabelled is not None:
+                tokens = devices.total(int(problem.unlabelled.lengths.sum()))
+                known = problem.labelled_tokens(devices)
+                term = term.scaled(known / tokens) if normalise_entropy else term
+                if expectations is None and plan.algorithm == "lbfgs":
+                    expectations = self._usual_expectations(problem, known, devices)
+                if expectations:
+                    encoded = encode_expectations(
+                        expectations,
+                        unlabelled,
+                        problem.unlabelled.lengths,
+                        problem.classes,
+                        by_template=self.templates is not None,
+                        devices=devices,
+                    )
+                    problem = replace(problem, expectations=encoded)
             spread = make_spread(problem, plan.weights, devices)
             start = None
             if warm_start_from is not None:
@@ -298,8 +343,24 @@ class CRFTagger(SequenceTagger):
         fitted = search(problem, plan, start, spread, term, devices)
         self._take(spread.model(fitted.parameters, problem.legal), problem.classes, extractor)
         self._report(fitted)
+        if problem.unlabelled is not None:
+            predicted = best_labels(self.model_, problem.unlabelled)
+            counts = np.bincount(predicted[predicted >= 0], minlength=len(problem.classes))
+            warn_of_drift(problem.classes, problem.label_counts(devices), devices.sum(counts))
         self.seconds_ = {"features": read, **fitted.seconds, "all": time.perf_counter() - began}
         return self
+
+    @staticmethod
+    def _usual_expectations(
+        problem: Problem, labelled_tokens: float, devices: Devices
+    ) -> list[Expectation]:
+        """That labels are as frequent as where they are known; none where no label is."""
+        counts = problem.label_counts(devices)
+        if not counts.sum():
+            return []
+        # By way of the counts, which are of all processes.
+        each = ([label] * int(count) for label, count in zip(problem.classes, counts))
+        return [label_shares(each, weight=labelled_tokens)]
 
     def _take(self, model: CRF, classes: list[str], extractor: FeatureExtractor) -> None:
         self.model_, self.extractor_ = model, extractor

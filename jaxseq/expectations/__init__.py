@@ -1,4 +1,4 @@
-"""What is expected of the labels of text without labels: by hand, from labelled text, from files."""
+"""What is expected of the labels of text without labels."""
 
 from jaxseq.expectations._encode import EncodedExpectations as EncodedExpectations
 from jaxseq.expectations._encode import check_expectations as check_expectations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -19,6 +20,39 @@ UNKNOWN = -1
 
 Label: TypeAlias = str | Set[str] | None
 """What is known of a token's label: itself, a set of possible ones, or nothing."""
+
+
+LARGEST_DRIFT = 0.5
+"""Of the way from the labelled distribution to nothing but its most frequent label."""
+
+
+def warn_of_drift(
+    classes: Sequence[str], labelled: np.ndarray, predicted: np.ndarray, what: str = "unlabelled"
+) -> None:
+    """Warn where predicted labels are distributed quite differently from the labelled ones.
+
+    Args:
+        classes: the labels.
+        labelled: how often each is known.
+        predicted: how often each is predicted for text that was learnt from without labels.
+        what: the name of that text.
+    """
+    if not labelled.sum() or not predicted.sum():
+        return
+    known, now = labelled / labelled.sum(), predicted / predicted.sum()
+    # Total variation: what a model that has collapsed to the most frequent label has lost is all
+    # but the share of that label, however large this is.
+    moved, most = np.maximum(known - now, 0).sum(), 1 - known.max()
+    if moved <= LARGEST_DRIFT * most or most == 0:
+        return
+    order = np.argsort(-np.abs(known - now), kind="stable")[:5]
+    shares = ", ".join(f"{classes[i]} {now[i]:.1%} for {known[i]:.1%}" for i in order)
+    warnings.warn(
+        f"{what}: the model that was trained with these sentences labels them quite differently "
+        f"from the labelled ones (predicted for labelled: {shares}); it may have learnt from its "
+        "own mistakes: try a smaller weight, expectations, or none of them",
+        stacklevel=3,
+    )
 
 
 class Legal(NamedTuple):
