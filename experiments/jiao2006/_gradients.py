@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 import jaxseq
+from experiments.jiao2006._settings import AS_PUBLISHED
 from jaxseq.text import Sentence
 
 DERIVATIONS = ("mann", "jiao")
@@ -42,6 +43,7 @@ def compare_gradients(
                 entropy_weight=1.0,
                 entropy_gradient=name,
                 warm_start_from=supervised,
+                **AS_PUBLISHED,
             )
             for name in DERIVATIONS
         }

@@ -15,6 +15,9 @@ from sklearn.base import clone
 import jaxseq
 from jaxseq.text import GENE_MENTION, Sentence, Templates
 
+AS_PUBLISHED: dict[str, Any] = {"expectations": [], "normalise_entropy": False}
+"""Of `CRFTagger.fit`: the entropy summed over all unlabelled sentences, and nothing else."""
+
 
 def _templates(keep: Callable[[str], bool]) -> Templates:
     """Those of `GENE_MENTION` that a condition lets pass."""

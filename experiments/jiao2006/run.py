@@ -13,7 +13,7 @@ import jaxseq
 from experiments.jiao2006._gradients import compare_gradients
 from experiments.jiao2006._scoring import compare, score_mentions
 from experiments.jiao2006._sets import UNLABELLED, Sets, draw_sets
-from experiments.jiao2006._settings import SETTINGS, Setting
+from experiments.jiao2006._settings import AS_PUBLISHED, SETTINGS, Setting
 from jaxseq.text import Sentence
 
 CORPORA = ("genetag", "bc2gm")
@@ -205,6 +205,7 @@ def _regularised(
         unlabelled=task.unlabelled,
         entropy_weight=weight,
         warm_start_from=supervised,
+        **AS_PUBLISHED,
     )
 
 
@@ -251,6 +252,7 @@ def _cross_validation(config: Config, task: _Task) -> dict[str, Any]:
         unlabelled=task.unlabelled,
         weights=config.entropy_weights,
         folds=config.folds,
+        **AS_PUBLISHED,
         scoring="span_f1",
     )
     scores = np.asarray(choice.scores).tolist()
@@ -273,6 +275,7 @@ def _setting(config: Config, setting: Setting, seed: int, data: Any) -> dict[str
             entropy_weight=setting.schedule(weight),
             vocabulary=setting.vocabulary,
             warm_start_from=setting.start(supervised, task.labelled, task.labels),
+            **AS_PUBLISHED,
             **fixed,
         )
         runs.append({"entropy_weight": weight, **task.scores(regularised)})

@@ -41,6 +41,7 @@ from jaxseq.crf._score_gradient import EntropyGradient, lattice_gradient, sequen
 from jaxseq.crf._settings import EntropyTerm
 from jaxseq.crf._shards import Shard, place_shards
 from jaxseq.crf._tagger import CRFTagger
+from jaxseq.expectations import Expectation
 from jaxseq.lattice import flat_entropy, flat_log_partition, vdot
 from jaxseq.metrics import span_scores, token_accuracy
 from jaxseq.parallel import BY_DATA, DATA, EVERYWHERE, check_mesh, off_mesh, place
@@ -280,7 +281,9 @@ def choose_entropy_weight(
     y: Sequence[Sequence[Any]],
     *,
     unlabelled: Iterable[Any],
-    weights: Sequence[float] = (0.0, 0.1, 0.5, 1.0, 5.0, 10.0),
+    weights: Sequence[float] = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 1.0),
+    expectations: Sequence[Expectation] | None = None,
+    normalise_entropy: bool = True,
     folds: int = 5,
     scoring: str | Scoring | None = None,
     seed: int = 0,
@@ -300,6 +303,8 @@ def choose_entropy_weight(
         y: their labels, which must all be known.
         unlabelled: further sentences.
         weights: the γ to try.
+        expectations: as in `CRFTagger.fit`.
+        normalise_entropy: as in `CRFTagger.fit`.
         folds: parts of the labelled sentences, each held out once.
         scoring: ``"span_f1"``, ``"accuracy"``, or a function of gold and predicted labels; higher
             is better. None takes the first for labels of a chunk scheme, else the second.
@@ -336,11 +341,13 @@ def choose_entropy_weight(
     score = _scoring(scoring)
     if folds > len(X):
         raise ValueError(f"folds: expected at most one per sentence, {len(X)}, got {folds}")
-    about = (settings_of(tagger), gammas, int(folds), _scoring_name(scoring), int(seed), vocabulary)
+    about: tuple[Any, ...] = (settings_of(tagger), gammas, int(folds), _scoring_name(scoring))
+    about += (int(seed), vocabulary, normalise_entropy, repr(expectations))
     store = SearchStore(checkpoint, lambda: Fingerprint("entropy weight", about, X, y, pool))
     saved = store.load()
     known: dict[str, float] = {} if saved is None else saved.notes
-    how = {"entropy_gradient": entropy_gradient, "vocabulary": vocabulary}
+    how: dict[str, Any] = {"entropy_gradient": entropy_gradient, "vocabulary": vocabulary}
+    how |= {"expectations": expectations, "normalise_entropy": normalise_entropy}
     # Folds of sentences; the unlabelled ones are the same in all.
     from sklearn.model_selection import KFold  # which takes a while to import
 
@@ -371,7 +378,8 @@ def _trainer(
         return _uninterrupted(fresh(tagger).fit(X, y))
 
     def train(gamma: float) -> CRFTagger:
-        if gamma == 0 or not unlabelled:
+        # An empty list says that there are no expectations, None that there are the usual ones.
+        if not unlabelled or (gamma == 0 and how["expectations"] == []):
             return supervised()
         options = {"entropy_weight": gamma, "warm_start_from": supervised(), **how}
         return _uninterrupted(fresh(tagger).fit(X, y, unlabelled=unlabelled, **options))

@@ -39,6 +39,7 @@ from jaxseq.crf._score_gradient import (
     by_scores,
     row_by_row,
     scan_rows,
+    sequence_weights,
 )
 from jaxseq.crf._shards import Shard
 from jaxseq.expectations import EncodedExpectations
@@ -174,8 +175,9 @@ def expected_counts(
     shard: Shard,
     marks: Shard,
     sizes: tuple[int, int, int],
-) -> LabelCounts:
-    """Expected counts where predicates hold, each sentence by its weight: the first pass.
+    tilt: LabelCounts | None = None,
+) -> tuple[Float[Array, ""], LabelCounts]:
+    """log Z and expected counts where predicates hold, each sentence by its weight: the first pass.
 
     Args:
         nodes: scores of every slot.
@@ -184,29 +186,79 @@ def expected_counts(
         shard: of unlabelled sentences.
         marks: the predicates that hold at its slots, as a shard of the same layout.
         sizes: P, Q and s.
+        tilt: what to add to the scores where predicates hold.
     """
     p, q, s = sizes
     weights = shard.weights.astype(nodes.dtype)
+    if tilt is not None:
+        nodes = nodes + token_values(nodes, marks, tilt)
     if _is_simple(pair_weights, marks):
-        _, by_node, by_pair = flat_marginals(
+        edges = edges if tilt is None else edges + tilt.pairs.sum(0)
+        log_z, by_node, by_pair = flat_marginals(
             nodes, edges, shard.segments, weights, shard.num_sequences, "auto"
         )
+        total = (sequence_weights(shard).astype(nodes.dtype) * log_z).sum()
         pairs = by_pair[None] if q else jnp.zeros((0, s, s), nodes.dtype)
     else:
-        start = jnp.zeros((q, s, s), nodes.dtype)
+        start = jnp.zeros((), nodes.dtype), jnp.zeros((q, s, s), nodes.dtype)
 
-        def one_row(sums: Array, row: Row) -> tuple[Array, Array]:
+        def one_row(sums: tuple[Array, Array], row: Row) -> tuple[tuple[Array, Array], Array]:
             assert row.weights is not None
-            _, by_node, by_pair = row.lattice(row.nodes)
+            total, counts = sums
+            increments, by_node, by_pair = _tilted(row, row.extra, tilt).lattice(row.nodes)
+            total = total + (row.weights * jnp.where(row.valid, increments, 0)).sum()
             by_pair = row.weights[1:, None, None] * by_pair
             if row.extra is not None:
-                return add_by_pair(sums, row.extra, by_pair), by_node
-            return (sums + by_pair.sum(0) if q else sums), by_node
+                counts = add_by_pair(counts, row.extra, by_pair)
+            elif q:
+                counts = counts + by_pair.sum(0)
+            return (total, counts), by_node
 
         where = (nodes, edges, pair_weights, shard, _by_slot(marks.edge_ids, shard))
-        pairs, by_node = scan_rows(one_row, start, *where)
+        (total, pairs), by_node = scan_rows(one_row, start, *where)
     by_slot = (weights[..., None] * by_node).reshape(-1, s)
-    return LabelCounts(spread_gradient(by_slot, marks.ids, None, p)[:-1], pairs)
+    return total, LabelCounts(spread_gradient(by_slot, marks.ids, None, p)[:-1], pairs)
+
+
+@jax.jit
+def expected_features(
+    nodes: Float[Array, "r w s"],
+    edges: Float[Array, "s s"],
+    pair_weights: Float[Array, "b s s"] | None,
+    shard: Shard,
+    weight: Float[Array, ""] | float,
+    marks: Shard | None = None,
+    tilt: LabelCounts | None = None,
+) -> ScoreGradient:
+    """A weight times log Z, and its gradient by scores: marginals, summed by features later on.
+
+    Other arguments as of `expected_counts`.
+    """
+    weights = shard.weights.astype(nodes.dtype) * weight
+    shard = eqx.tree_at(lambda shard: shard.weights, shard, weights)
+    if tilt is not None and marks is not None:
+        nodes = nodes + token_values(nodes, marks, tilt)
+    if pair_weights is None and (marks is None or marks.edge_ids is None):
+        edges = edges if tilt is None else edges + tilt.pairs.sum(0)
+        num, segments = shard.num_sequences, shard.segments
+        log_z, by_node, by_pair = flat_marginals(nodes, edges, segments, weights, num, "auto")
+        loss = (sequence_weights(shard) * log_z).sum()
+        return by_scores(loss, weights[..., None] * by_node, by_pair, shard, None)
+
+    def features(row: Row) -> RowGradient:
+        increments, by_node, by_pair = _tilted(row, row.extra, tilt).lattice(row.nodes)
+        return jnp.where(row.valid, increments, 0), by_node, by_pair
+
+    ids = None if marks is None else _by_slot(marks.edge_ids, shard)
+    return row_by_row(features, nodes, edges, pair_weights, shard, ids)
+
+
+def _tilted(row: Row, ids: Array | None, tilt: LabelCounts | None) -> Row:
+    """The row with the tilt of its pairs added, by their predicates."""
+    if tilt is None:
+        return row
+    values = tilt.pairs.sum(0) if ids is None else sum_edge_weights(tilt.pairs, ids)
+    return row._replace(pairs=row.pairs + values)
 
 
 @jax.jit

@@ -40,6 +40,7 @@ from jaxseq.crf._expectation_gradient import (
     SharePenalty,
     expectation_gradient,
     expected_counts,
+    expected_features,
     share_penalty,
 )
 from jaxseq.crf._model import spread_gradient, sum_weights
@@ -143,16 +144,30 @@ def _mesh_lattices(nodes, edges, pair_weights, shards, weight, mesh: Mesh, deriv
 
 
 @partial(jax.jit, static_argnames=("mesh", "sizes"))
-def _mesh_counts(nodes, edges, pair_weights, shards, marks, mesh: Mesh, sizes):
+def _mesh_counts(nodes, edges, pair_weights, shards, marks, tilt, mesh: Mesh, sizes):
     """`expected_counts`, summed along ``"data"``."""
 
-    def on_device(nodes, edges, pair_weights, shards, marks):
+    def on_device(nodes, edges, pair_weights, shards, marks, tilt):
         where = (nodes[0], edges, pair_weights, own(shards), own(marks))
-        return lax.psum(expected_counts(*where, sizes), DATA)
+        return lax.psum(expected_counts(*where, sizes, tilt), DATA)
 
-    specs = (BY_DATA, EVERYWHERE, EVERYWHERE, BY_DATA, BY_DATA)
+    specs = (BY_DATA, EVERYWHERE, EVERYWHERE, BY_DATA, BY_DATA, EVERYWHERE)
     run = on_devices(on_device, mesh, specs, EVERYWHERE)
-    return run(nodes, edges, pair_weights, shards, marks)
+    return run(nodes, edges, pair_weights, shards, marks, tilt)
+
+
+@partial(jax.jit, static_argnames="mesh")
+def _mesh_features(nodes, edges, pair_weights, shards, weight, marks, tilt, mesh: Mesh):
+    """`expected_features`, as `_mesh_lattices`."""
+
+    def on_device(nodes, edges, pair_weights, shards, weight, marks, tilt):
+        where = (nodes[0], edges, pair_weights, own(shards), weight, own(marks))
+        part = expected_features(*where, tilt)
+        return part.nodes[None], lax.psum(part._replace(nodes=None), DATA)
+
+    specs = (BY_DATA, EVERYWHERE, EVERYWHERE, BY_DATA, EVERYWHERE, BY_DATA, EVERYWHERE)
+    run = on_devices(on_device, mesh, specs, (BY_DATA, EVERYWHERE))
+    return run(nodes, edges, pair_weights, shards, weight, marks, tilt)
 
 
 @partial(jax.jit, static_argnames="mesh")
@@ -226,6 +241,14 @@ def sum_parts(parts: list[ScoreGradient], edge_weights: Array | None):
 
 
 @jax.jit
+def _cross_entropy(parameters: Parameters, features: Parameters, weight: Any):
+    """The linear part of γ (Σ log Z − E_q[score]), and its gradient."""
+    products = jax.tree.map(vdot, parameters, features)
+    gradient = jax.tree.map(lambda array: -weight * array, features)
+    return -weight * sum(jax.tree.leaves(products)), gradient
+
+
+@jax.jit
 def add_up(parts: list[Any]) -> Any:
     """Sum of trees of one structure."""
     return jax.tree.map(lambda *arrays: sum(arrays), *parts)
@@ -274,6 +297,10 @@ class Objective:
             several processes, all call the objective together, with the same parameters. Devices
             send each other the gradient by the learnt weights and O(s²) numbers more.
 
+    `projected` are the features that a distribution over the labellings of the unlabelled shards
+    has, of `expected_features`; with them the term of these shards is γ times the cross-entropy of
+    the model to that distribution, less a constant, in place of all others. None for none.
+
     `seconds` adds up where the time went, by the clock of the first core. The tables of a call are
     written over by the next: memory that is asked for anew each time costs as much in page faults
     as the arithmetic on it.
@@ -299,6 +326,7 @@ class Objective:
         self.entropy_gradient: EntropyGradient = entropy_gradient
         self.seconds = dict.fromkeys(self._executor.timed, 0.0) | {"evaluations": 0.0}
         self._old_table: Array | None = None
+        self.projected: Parameters | None = None
         self._penalty = None
         if expectations is not None:
             self._penalty = self._executor.place(expectations.penalty)
@@ -319,23 +347,54 @@ class Objective:
     def __call__(self, parameters: Parameters) -> tuple[Array, Parameters]:
         began = time.perf_counter()
         parameters = self.place(parameters)
-        table = self._table(parameters)
-        edges, start, stop = _end_scores(parameters, self.legal)
-        point = _Point(
-            self.spread, table, edges, start, stop, parameters.edge_weights,
-            self.entropy_weight, self.entropy_gradient,
-        )  # fmt: skip
-        penalty = 0.0
-        if self._penalty is not None and self.entropy_weight is not None:
+        point, penalty = self._point(parameters), 0.0
+        # Where labellings are given, expectations have had their say on these.
+        penalised = self.projected is None and self.entropy_weight is not None
+        if self._penalty is not None and penalised:
             # Of all shards together: their slopes are known only when all have been counted.
-            counts = self._executor.count(point, self._penalty.sizes, self.seconds)
+            _, counts = self._executor.count(point, self._penalty.sizes, self.seconds, True)
             penalty, slopes = share_penalty(self._penalty, counts)
             point = point._replace(slopes=slopes)
         parts = self._executor.run(point, self.seconds)
+        if self.projected is not None and self.entropy_weight is not None:
+            parts.append(_cross_entropy(parameters, self.projected, self.entropy_weight))
         loss, gradient = finish(parts, parameters, self.spread, self.l2)
         result = jax.block_until_ready((loss + penalty, gradient))
         self.seconds["evaluations"] += time.perf_counter() - began
         return result
+
+    def _point(self, parameters: Parameters) -> _Point:
+        table = self._table(parameters)
+        edges, start, stop = _end_scores(parameters, self.legal)
+        return _Point(
+            self.spread, table, edges, start, stop, parameters.edge_weights,
+            self.entropy_weight, self.entropy_gradient, is_projected=self.projected is not None,
+        )  # fmt: skip
+
+    def expect(
+        self, parameters: Parameters, tilt: LabelCounts | None = None
+    ) -> tuple[Array, LabelCounts]:
+        """Σ log Z of the unlabelled shards, and the counts that expectations look at.
+
+        Args:
+            parameters: of the model.
+            tilt: what to add to its scores where predicates of expectations hold.
+        """
+        assert self._penalty is not None
+        point = self._point(self.place(parameters))._replace(tilt=self._executor.place(tilt))
+        return self._executor.count(point, self._penalty.sizes, {}, False)
+
+    def expected_features(
+        self, parameters: Parameters, tilt: LabelCounts | None = None
+    ) -> Parameters:
+        """Expected features of the unlabelled shards alone. Arguments as of `expect`."""
+        parameters = self.place(parameters)
+        point = self._point(parameters)
+        point = point._replace(
+            tilt=self._executor.place(tilt), is_projected=True, entropy_weight=1.0
+        )
+        parts = self._executor.run(point, {}, only_unlabelled=True)
+        return finish(parts, parameters, self.spread, 0.0)[1]
 
     def _table(self, parameters: Parameters) -> Array:
         """The table of these parameters, in the memory of the last one where it has gaps."""
@@ -364,6 +423,8 @@ class _Point(NamedTuple):
     entropy_weight: Any
     derivation: EntropyGradient
     slopes: LabelCounts | None = None
+    tilt: LabelCounts | None = None
+    is_projected: bool = False
 
     def gradient(self, weights: Array, parts: list[ScoreGradient]) -> tuple[Array, Parameters]:
         """Loss and gradient of some shards, of which that by the learnt weights is there."""
@@ -414,28 +475,34 @@ class _Cores:
         self._gradients += [None] * (cores - len(self._gradients))
 
     def count(
-        self, at: _Point, sizes: tuple[int, int, int], seconds: dict[str, float]
-    ) -> LabelCounts:
-        """Expected counts of all unlabelled shards; their node scores are kept for `run`."""
+        self, at: _Point, sizes: tuple[int, int, int], seconds: dict[str, float], keep: bool
+    ) -> tuple[Array, LabelCounts]:
+        """log Z and expected counts of all unlabelled shards; `keep` their scores for `run`."""
 
-        def on_core(core: int) -> list[LabelCounts]:
+        def on_core(core: int) -> list[tuple[Array, LabelCounts]]:
             clock, counts = _Clock(seconds if core == 0 else {}), []
             for number, part in enumerate(self._work[core]):
                 if part.marks is None:
                     continue
                 nodes = node_scores(at.table, at.start, at.stop, part.shard, at.spread.labels)
                 clock.note("gather", nodes)
-                self._scores[core, number] = nodes
+                if keep:
+                    self._scores[core, number] = nodes
                 where = (nodes, at.edges, part.pair_weights(at), part.shard, part.marks)
-                counts.append(expected_counts(*where, sizes))
+                counts.append(expected_counts(*where, sizes, at.tilt))
                 clock.note("lattice", counts[-1])
             return counts
 
         marked = [core for core, parts in enumerate(self._work) if any(p.marks for p in parts)]
         return add_up([each for counts in map_on_cores(on_core, marked) for each in counts])
 
-    def run(self, at: _Point, seconds: dict[str, float]) -> list[tuple[Array, Parameters]]:
+    def run(
+        self, at: _Point, seconds: dict[str, float], only_unlabelled: bool = False
+    ) -> list[tuple[Array, Parameters]]:
         """Loss and gradient of each core."""
+
+        def counts(part: _Part) -> bool:
+            return part.counts(at) and not (only_unlabelled and part.labelled)
 
         def on_core(core: int) -> tuple[Array, Parameters]:
             clock, spread = _Clock(seconds if core == 0 else {}), at.spread
@@ -446,7 +513,7 @@ class _Cores:
                 by_table = jnp.zeros(spread.shape, at.table.dtype)
             gradients = []
             for number, part in enumerate(self._work[core]):
-                if not part.counts(at):
+                if not counts(part):
                     continue
                 nodes = self._scores.pop((core, number), None)
                 if nodes is None:
@@ -466,7 +533,7 @@ class _Cores:
             return at.gradient(weights, gradients)
 
         # Cores that are left without work are not started.
-        busy = [core for core, work in enumerate(self._work) if any(p.counts(at) for p in work)]
+        busy = [core for core, work in enumerate(self._work) if any(map(counts, work))]
         return map_on_cores(on_core, busy)
 
 
@@ -493,6 +560,8 @@ class _Part(NamedTuple):
     def gradient(self, at: _Point, nodes: Array) -> ScoreGradient:
         """Its loss and gradient by scores."""
         where, gradients = (nodes, at.edges, self.pair_weights(at), self.shard), []
+        if at.is_projected and not self.labelled:
+            return expected_features(*where, at.entropy_weight, self.marks, at.tilt)
         if self.has_lattice(at):
             kind = None if self.labelled else at.derivation
             gradients.append(lattice_gradient(*where, at.entropy_weight, kind))
@@ -543,32 +612,37 @@ class _MeshDevices:
         return mesh_scores(at.table, at.start, at.stop, shards, self._mesh, at.spread.labels)
 
     def count(
-        self, at: _Point, sizes: tuple[int, int, int], seconds: dict[str, float]
-    ) -> LabelCounts:
-        """Expected counts of all unlabelled shards."""
+        self, at: _Point, sizes: tuple[int, int, int], seconds: dict[str, float], keep: bool
+    ) -> tuple[Array, LabelCounts]:
+        """log Z and expected counts of all unlabelled shards."""
         part = self._work[-1]
         where = (self._nodes(at, part.shard), at.edges, part.pair_weights(at), part.shard)
-        return _mesh_counts(*where, part.marks, self._mesh, sizes)
+        return _mesh_counts(*where, part.marks, at.tilt, self._mesh, sizes)
 
-    def run(self, at: _Point, seconds: dict[str, float]) -> list[tuple[Array, Parameters]]:
+    def run(
+        self, at: _Point, seconds: dict[str, float], only_unlabelled: bool = False
+    ) -> list[tuple[Array, Parameters]]:
         """Loss and gradient of all devices, summed."""
         mesh, spread, parts = self._mesh, at.spread, []
         tables, self._gradients = self._gradients, None  # as of a core
         if tables is None or tables.dtype != at.table.dtype:
             tables = _empty_tables(spread, at.table.dtype, mesh)
-        for number, work in enumerate(self._work):
-            if not work.counts(at):
+        for work in self._work:
+            if not work.counts(at) or (only_unlabelled and work.labelled):
                 continue
             nodes = self._nodes(at, work.shard)
             weight = jnp.asarray(0.0 if work.labelled else at.entropy_weight, nodes.dtype)
             kind = None if work.labelled else at.derivation
             where = (nodes, at.edges, work.pair_weights(at), work.shard)
-            gradients = [_mesh_lattices(*where, weight, mesh, kind)]
+            if at.is_projected and not work.labelled:
+                gradients = [_mesh_features(*where, weight, work.marks, at.tilt, mesh)]
+            else:
+                gradients = [_mesh_lattices(*where, weight, mesh, kind)]
             if work.marks is not None and at.slopes is not None:
                 gradients.append(_mesh_expectations(*where, work.marks, at.slopes, mesh))
             by_token, part = add_up(gradients)
             tables = _mesh_scatter(
-                tables, by_token, work.shard, spread.attributes, mesh, number > 0
+                tables, by_token, work.shard, spread.attributes, mesh, len(parts) > 0
             )
             parts.append(part)
         self._gradients = tables

@@ -27,6 +27,7 @@ from jaxseq.crf._expectation_gradient import SharePenalty
 from jaxseq.crf._objective import ExpectationTerm, Objective
 from jaxseq.crf._parameters import Parameters, Spread
 from jaxseq.crf._problem import Problem
+from jaxseq.crf._projection import Projection
 from jaxseq.crf._settings import EntropyTerm, Plan
 from jaxseq.crf._shards import (
     Layout,
@@ -340,6 +341,27 @@ class LBFGSStage:
         return bool(np.asarray(state.memory.count) > 0)
 
 
+class ProjectionStage(LBFGSStage):
+    """L-BFGS to what was projected, at the point where it begins, onto expectations.
+
+    Args:
+        objective: which stages may share.
+        settings: when to stop.
+        projection: from which each stage goes on.
+    """
+
+    def __init__(self, objective: Objective, settings: _lbfgs.Settings, projection: Projection):
+        super().__init__(objective, settings, projection.scale)
+        self._projection = projection
+
+    def begin(self, point: Parameters) -> _lbfgs.State:
+        objective = self._objective
+        objective.projected = None  # of an earlier point
+        tilt = self._projection(lambda tilt: objective.expect(point, tilt))
+        objective.projected = objective.expected_features(point, tilt)
+        return super().begin(point)
+
+
 class DescentStage:
     """Descent by mini-batches.
 
@@ -481,10 +503,23 @@ def _whole_objective(
     return Objective(labelled, spread, plan.l2, problem.legal, unlabelled, None, **how)
 
 
+PROJECTIONS = 10
+"""Of a training with expectations by projection: the model moves little from then on."""
+
+
 def _lbfgs_stages(
     objective: Objective, problem: Problem, plan: Plan, term: EntropyTerm, warm: bool
 ) -> list[Stage]:
     iterations = plan.settings.max_iterations
+    if problem.expectations is not None and term.projection is not None:
+        first = [] if warm else [LBFGSStage(objective, plan.settings)]
+        penalty = SharePenalty.from_encoded(problem.expectations, plan.dtype)
+        projection = Projection(penalty, term.projection)
+        each = plan.settings._replace(max_iterations=-(-iterations // PROJECTIONS))
+        return [
+            *first,
+            *(ProjectionStage(objective, each, projection) for _ in range(PROJECTIONS)),
+        ]
     pieces: list[tuple[float | None, int]] = []
     if problem.unlabelled is None or not warm:
         pieces.append((None, iterations))  # the supervised optimum
@@ -620,7 +655,7 @@ def search_fingerprint(
             iterations = plan.settings.max_iterations
             digest.add(term.pieces(iterations), iterations)
     if problem.expectations is not None:
-        digest.add(*problem.expectations.arrays())
+        digest.add(*problem.expectations.arrays(), term.projection is None)
     for features, bits, each in zip(corpora, known, weights):
         columns = (features.ids, features.values, features.edge_ids, bits)
         if by_batches:  # which sentences are in a batch depends on their order

@@ -6,7 +6,7 @@ import numbers
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import jax
 import numpy as np
@@ -112,6 +112,9 @@ class Plan:
         )
 
 
+ExpectationMethod = Literal["gradient", "projection"]
+"""How expectations are met; see `CRFTagger.fit`."""
+
 Schedule = Callable[[int], Any]
 """From the number of steps done to a weight, as in optax."""
 
@@ -126,6 +129,8 @@ class EntropyTerm:
 
     weight: float | Schedule = 0.0
     gradient: EntropyGradient = "mann"
+    projection: float | None = None
+    """How much a token counts where expectations are met by projection; None elsewhere."""
 
     @classmethod
     def from_arguments(cls, weight: Any, gradient: Any) -> EntropyTerm:

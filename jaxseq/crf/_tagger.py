@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from jax.sharding import Mesh
@@ -25,7 +25,7 @@ from jaxseq.crf._problem import (
 )
 from jaxseq.crf._score_gradient import EntropyGradient
 from jaxseq.crf._search import Fitted, search
-from jaxseq.crf._settings import EntropyTerm, Plan, Schedule
+from jaxseq.crf._settings import EntropyTerm, ExpectationMethod, Plan, Schedule
 from jaxseq.expectations import (
     Expectation,
     check_expectations,
@@ -185,6 +185,7 @@ class CRFTagger(SequenceTagger):
         *,
         unlabelled: Iterable[Any] | None = None,
         expectations: Sequence[Expectation] | None = None,
+        expectation_method: ExpectationMethod = "gradient",
         entropy_weight: float | Schedule = 0.0,
         normalise_entropy: bool = True,
         entropy_gradient: EntropyGradient = "mann",
@@ -214,8 +215,14 @@ class CRFTagger(SequenceTagger):
             unlabelled: more sentences, of which no labels are known. One that `scheme` gives no
                 labelling at all adds nothing.
             expectations: of the labels of the unlabelled sentences, of `jaxseq.expectations`; each
-                takes its penalty from the objective. None is `label_shares` of y where γ is not 0,
-                with the weight of all labelled tokens. An empty list is none at all. For L-BFGS.
+                takes its penalty from the objective. None is `label_shares` of y, with the weight
+                of all labelled tokens; an empty list is none at all. By mini-batches there are
+                none.
+            expectation_method: ``"gradient"``, generalised expectation: the penalties are a part of
+                the objective. ``"projection"``, posterior regularisation: the model learns from the
+                nearest distribution that meets the expectations, and from that of the model which
+                it becomes, ten times; all distances are squared ones, and it goes without entropy
+                and checkpoints.
             entropy_weight: γ, 0 or more (0, without expectations, trains as if there were no
                 unlabelled sentences, to the bit); or a schedule from the number of steps done to
                 γ, as optax has them. L-BFGS looks at it every ten iterations, the mini-batch
@@ -259,12 +266,15 @@ class CRFTagger(SequenceTagger):
                 raise ValueError(f"algorithm: expected 'lbfgs' with a mesh, got {plan.algorithm!r}")
             term = EntropyTerm.from_arguments(entropy_weight, entropy_gradient)
             check_vocabulary(vocabulary)
+            # Mini-batches do not know what share of all sentences a label has.
+            usual = expectations is None and plan.algorithm == "lbfgs"
             if expectations is not None:
                 expectations = check_expectations(expectations)
                 if expectations and plan.algorithm != "lbfgs":
                     raise ValueError(
                         f"algorithm: expected 'lbfgs' with expectations, got {plan.algorithm!r}"
                     )
+            projects = _check_method(expectation_method, expectations, term, plan)
             if not devices.is_alone:
                 weight = term.weight  # a schedule is compared by its values: functions differ
                 if callable(weight):
@@ -274,7 +284,8 @@ class CRFTagger(SequenceTagger):
                     {"entropy_weight": weight, "entropy_gradient": entropy_gradient},
                     {
                         "normalise_entropy": normalise_entropy,
-                        "expectations": len(expectations or ()),
+                        "expectations": expectations,
+                        "expectation_method": expectation_method,
                     },
                     {"vocabulary": vocabulary},
                     unlabelled=unlabelled,
@@ -292,7 +303,7 @@ class CRFTagger(SequenceTagger):
                 extractor,
                 X,
                 # Without anything to add it is to train without them, to the bit.
-                None if term.absent and not expectations else unlabelled,
+                unlabelled if usual or expectations or not term.absent else None,
                 vocabulary,
                 devices,
             )
@@ -311,7 +322,8 @@ class CRFTagger(SequenceTagger):
                 tokens = devices.total(int(problem.unlabelled.lengths.sum()))
                 known = problem.labelled_tokens(devices)
                 term = term.scaled(known / tokens) if normalise_entropy else term
-                if expectations is None and plan.algorithm == "lbfgs":
+                term = replace(term, projection=known / tokens) if projects else term
+                if usual:
                     expectations = self._usual_expectations(problem, known, devices)
                 if expectations:
                     encoded = encode_expectations(
@@ -495,6 +507,29 @@ class CRFTagger(SequenceTagger):
         check_stored_numbers(tables)
         check_stored_numbers(scores, forbidden_may_be=True)
         self._take(CRF(**tables, **scores), labels, extractor)
+
+
+def _check_method(
+    method: Any, expectations: list[Expectation] | None, term: EntropyTerm, plan: Plan
+) -> bool:
+    """Whether expectations are met by projection; ValueError where that cannot be."""
+    if method not in get_args(ExpectationMethod):
+        raise ValueError(
+            f"expectation_method: expected one of {list(get_args(ExpectationMethod))}, got "
+            f"{method!r:.60}"
+        )
+    if method == "gradient":
+        if any(each.weight == np.inf for each in expectations or ()):
+            raise ValueError(
+                "expectations: expected finite weights unless expectation_method is 'projection'"
+            )
+        return False
+    if plan.algorithm != "lbfgs" or not term.absent or plan.checkpoint is not None:
+        raise ValueError(
+            "expectation_method: expected 'gradient' with an entropy_weight, a checkpoint or "
+            "mini-batches, got 'projection'"
+        )
+    return True
 
 
 def _digest_of(extractor: FeatureExtractor) -> str | None:

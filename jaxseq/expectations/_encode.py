@@ -154,7 +154,7 @@ def _read_events(expectation: Expectation, classes: list[str], number: int) -> l
         )
     labels, first, pairs = (np.any(parts, 0) for parts in zip(*map(_Event.parts, events)))
     rest = _Event(~labels & of_labels, first, ~pairs & (not of_labels))
-    most = sum(high for _, high in expectation.targets.values())
+    most = sum(high for _, high in expectation.ranges.values())
     if not (rest.labels.any() or rest.pairs.any()):
         if most < 1 - ROUNDING:
             raise ValueError(
@@ -193,7 +193,7 @@ def _check_consistent(expectations: Sequence[Expectation]) -> None:
     """ValueError for two that can never both be met."""
     known: dict[Any, tuple[float, float, int]] = {}
     for number, each in enumerate(expectations):
-        for event, (low, high) in each.targets.items():
+        for event, (low, high) in each.ranges.items():
             key = (each.when, each.per, event)
             least, most, other = known.get(key, (0.0, np.inf, number))
             both = max(least, low), min(most, high)
@@ -332,23 +332,25 @@ class _Matrix:
         bounds = np.zeros((2, len(self._kept), most_events))
         present = np.zeros(bounds.shape[1:], bool)
         for row, (expectation, count) in enumerate(self._kept):
-            ranges = [*expectation.targets.values()]
+            ranges = [*expectation.ranges.values()]
             if count > len(ranges):  # all other events, which take what is left
                 left = 1 - sum(low for low, _ in ranges), 1 - sum(high for _, high in ranges)
                 ranges.append((max(0.0, left[1]), max(0.0, left[0])))
             bounds[:, row, :count] = np.array(ranges).T
             present[row, :count] = True
+        pair_ids = None if set(pairs) <= {0} else self._pair_ids(pairs)
         return EncodedExpectations(
-            TokenFeatures(
-                self._ids(tokens), None, self._all.lengths,
-                None if set(pairs) <= {0} else self._pair_ids(pairs),
-            ),
-            (len(tokens), len(pairs), s),
-            np.array(rows, np.int32), np.array(columns, np.int32), np.array(coefficients),
-            *bounds, present,
-            np.array([each.weight for each, _ in self._kept], float),
-            np.array([each.penalty == "l2" for each, _ in self._kept]),
-        )  # fmt: skip
+            predicates=TokenFeatures(self._ids(tokens), None, self._all.lengths, pair_ids),
+            sizes=(len(tokens), len(pairs), s),
+            rows=np.array(rows, np.int32),
+            columns=np.array(columns, np.int32),
+            coefficients=np.array(coefficients),
+            least=bounds[0],
+            most=bounds[1],
+            present=present,
+            weights=np.array([each.weight for each, _ in self._kept], float),
+            squared=np.array([each.penalty == "l2" for each, _ in self._kept]),
+        )
 
     @cached_property
     def _at_first(self) -> np.ndarray:

@@ -6,7 +6,7 @@ import numbers
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -85,6 +85,11 @@ class Expectation:
             raise ValueError(
                 f"targets: expected shares that sum to at most 1, got at least {least:g}"
             )
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """The least and the most of each target."""
+        return cast(dict[str, tuple[float, float]], self.targets)
 
     def describe(self) -> str:
         """In a few words."""

@@ -25,6 +25,9 @@ Label: TypeAlias = str | Set[str] | None
 LARGEST_DRIFT = 0.5
 """Of the way from the labelled distribution to nothing but its most frequent label."""
 
+FEWEST_PREDICTED = 100
+"""Tokens whose labels have a distribution to speak of."""
+
 
 def warn_of_drift(
     classes: Sequence[str], labelled: np.ndarray, predicted: np.ndarray, what: str = "unlabelled"
@@ -37,7 +40,7 @@ def warn_of_drift(
         predicted: how often each is predicted for text that was learnt from without labels.
         what: the name of that text.
     """
-    if not labelled.sum() or not predicted.sum():
+    if not labelled.sum() or predicted.sum() < FEWEST_PREDICTED:
         return
     known, now = labelled / labelled.sum(), predicted / predicted.sum()
     # Total variation: what a model that has collapsed to the most frequent label has lost is all

@@ -25,6 +25,8 @@ L2 = 0.3
 
 # Rows of 128 words: three batches and four.
 MANY: dict[str, Any] = {"X": X * 9, "y": Y * 9, "unlabelled": U * 18}
+BARE: dict[str, Any] = {"expectations": [], "normalise_entropy": False}
+"""The entropy as Jiao et al. have it, and nothing to hold it."""
 ONE_ROW: dict[str, Any] = {"algorithm": "sgd", "l2": 9 * L2, "batch_size": 1}
 
 
@@ -40,7 +42,8 @@ def supervised():
 
 @cache
 def with_unlabelled(gamma: float, derivation="mann"):
-    return tagger().fit(X, Y, unlabelled=U, entropy_weight=gamma, entropy_gradient=derivation)
+    how: dict[str, Any] = {"entropy_weight": gamma, "entropy_gradient": derivation}
+    return tagger().fit(X, Y, unlabelled=U, **how, **BARE)
 
 
 def in_attributes(sentences):

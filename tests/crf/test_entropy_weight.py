@@ -49,6 +49,7 @@ def fresh_trainings():
 
 def choose(tagger=None, **options):
     given: dict[str, Any] = {"unlabelled": U, "folds": 2, "progress": False}
+    given |= {"expectations": [], "normalise_entropy": False}
     return jaxseq.choose_entropy_weight(tagger or Known(), X, Y, **{**given, **options})
 
 
@@ -66,7 +67,8 @@ def test_it_is_a_plain_loop():
         x, y, x_test, y_test = ([part[i] for i in where]
                                 for where in (train, test) for part in (X, Y))  # fmt: skip
         plain = tagger().fit(x, y)
-        more = tagger().fit(x, y, unlabelled=U, entropy_weight=4.0, warm_start_from=plain)
+        how = {"entropy_weight": 4.0, "expectations": [], "normalise_entropy": False}
+        more = tagger().fit(x, y, unlabelled=U, **how, warm_start_from=plain)
         assert more.model_.weights.dtype == np.float32
         assert more.loss_ > plain.loss_  # the entropy is added
         for row, one in enumerate((plain, more)):
@@ -120,7 +122,8 @@ def test_scores_by_name_and_by_function():
 def test_derivation_and_vocabulary_are_handed_on():
     how: Any = {"entropy_gradient": "jiao", "vocabulary": "labelled"}
     choose(weights=(1.0,), **how)
-    assert Known.how == [{}, how] * 2
+    usual = {"expectations": [], "normalise_entropy": False}
+    assert Known.how == [{}, {**how, **usual}] * 2
 
 
 def test_the_folds_are_drawn_by_seed():

@@ -14,6 +14,7 @@ from jaxseq.crf import EncodedLabels, ShardMaker, lay_out
 from jaxseq.crf import _search as _fit
 from jaxseq.text import DictExtractor
 from tests.crf.semi_toys import (
+    BARE,
     L2,
     MANY,
     ONE_ROW,
@@ -49,7 +50,7 @@ from tests.taggers.toys import negative_log_likelihood, path_scores, squares
 )
 def test_with_nothing_to_add_the_model_is_the_supervised_one_to_the_bit(options, tmp_path):
     wanted = saved_bytes(supervised(), tmp_path / "a")
-    assert saved_bytes(tagger().fit(X, Y, **options), tmp_path / "b") == wanted
+    assert saved_bytes(tagger().fit(X, Y, **options, expectations=[]), tmp_path / "b") == wanted
 
 
 @pytest.mark.parametrize("gamma", [0.5, 10.0])
@@ -62,7 +63,7 @@ def test_the_objective_is_that_of_all_labellings_and_falls(gamma):
 
 
 def test_the_search_ends_where_no_direction_leads_down():
-    trained = tagger(tolerance=0.0).fit(X, Y, unlabelled=U, entropy_weight=2.0)
+    trained = tagger(tolerance=0.0).fit(X, Y, unlabelled=U, entropy_weight=2.0, **BARE)
     rng, step = np.random.default_rng(0), 1e-4
     names = ("weights", "transitions", "start", "stop")
 
@@ -92,7 +93,9 @@ def test_the_three_derivations_give_the_same_iterates(monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(_fit._lbfgs, "iterate", iterate)
-            tagger(max_iterations=25).fit(X, Y, unlabelled=U, entropy_gradient=derivation)
+            tagger(max_iterations=25).fit(
+                X, Y, unlabelled=U, entropy_gradient=derivation, entropy_weight=1.0, **BARE
+            )
     assert len(runs["mann"]) > 30
     for other in ("jiao", "autodiff"):
         assert len(runs[other]) == len(runs["mann"])
@@ -106,30 +109,36 @@ def test_the_three_derivations_give_the_same_iterates(monkeypatch):
 def test_sentences_twice_are_twice_the_weight(weights, copies):
     """In rows of 128 words: two and four for the first, one for the others."""
     one = tagger(weights=weights)
-    once = clone(one).fit(X, Y, unlabelled=U * copies, entropy_weight=1.0)
-    twice = clone(one).fit(X, Y, unlabelled=U * (2 * copies), entropy_weight=0.5)
+    once = clone(one).fit(X, Y, unlabelled=U * copies, entropy_weight=1.0, **BARE)
+    twice = clone(one).fit(X, Y, unlabelled=U * (2 * copies), entropy_weight=0.5, **BARE)
     assert twice.loss_ == pytest.approx(once.loss_, rel=1e-10)
     models_agree(twice, once, 1e-6)
 
 
 def test_one_token():
     one = [[{"w": "u", "size": 0.25, "bias": True}]]
-    trained = tagger(max_iterations=15).fit(X, Y, unlabelled=one, entropy_weight=4.0)
+    trained = tagger(max_iterations=15).fit(X, Y, unlabelled=one, entropy_weight=4.0, **BARE)
     assert trained.loss_ == pytest.approx(objective(trained, 4.0, sentences=one), rel=1e-10)
     assert entropy(trained, one) < entropy(supervised(), one)
 
 
 def test_labelled_partially_labelled_and_unlabelled_in_one_call():
-    trained = tagger(max_iterations=15).fit(X, PARTIAL, unlabelled=[[], *U])
+    trained = tagger(max_iterations=15).fit(
+        X, PARTIAL, unlabelled=[[], *U], entropy_weight=1.0, **BARE
+    )
     assert trained.loss_ == pytest.approx(objective(trained, 1.0, PARTIAL), rel=1e-10)
 
 
 def test_another_model_in_place_of_the_supervised_start():
     whole = with_unlabelled(1.0)
-    warm = tagger().fit(X, Y, unlabelled=U, warm_start_from=supervised())
+    warm = tagger().fit(
+        X, Y, unlabelled=U, warm_start_from=supervised(), entropy_weight=1.0, **BARE
+    )
     assert warm.n_iter_ == whole.n_iter_ - supervised().n_iter_
     models_agree(warm, whole, 1e-9)
-    from_sure = tagger(max_iterations=1).fit(X, Y, unlabelled=U, warm_start_from=whole)
+    from_sure = tagger(max_iterations=1).fit(
+        X, Y, unlabelled=U, warm_start_from=whole, entropy_weight=1.0, **BARE
+    )
     assert from_sure.n_iter_ <= 1
     assert from_sure.loss_ <= whole.loss_
 
@@ -144,11 +153,13 @@ def test_double_precision_is_kept_on_disk(tmp_path):
 
 def test_attributes_of_unlabelled_sentences_get_weights_unless_not_wanted():
     more = [[{**token, "w": "new"} for token in U[0]], *U[1:]]
-    both = tagger(max_iterations=5).fit(X, Y, unlabelled=more)
+    both = tagger(max_iterations=5).fit(X, Y, unlabelled=more, entropy_weight=1.0, **BARE)
     names = both.extractor_.attribute_names()
     assert set(names) == {*supervised().extractor_.attribute_names(), "w:new"}
     assert np.abs(both.model_.weights[names.index("w:new")]).max() > 1e-3
-    known = tagger(max_iterations=5).fit(X, Y, unlabelled=more, vocabulary="labelled")
+    known = tagger(max_iterations=5).fit(
+        X, Y, unlabelled=more, vocabulary="labelled", entropy_weight=1.0, **BARE
+    )
     assert known.extractor_.attribute_names() == supervised().extractor_.attribute_names()
     assert entropy(known, U) < entropy(supervised(), U)
 
@@ -164,7 +175,9 @@ def in_iob2(labels: list[str]) -> list[str]:
 
 def test_a_scheme_forbids_labellings_of_unlabelled_sentences_too():
     y = [in_iob2(labels) for labels in Y]
-    trained = tagger(max_iterations=10, scheme="IOB2").fit(X, y, unlabelled=U)
+    trained = tagger(max_iterations=10, scheme="IOB2").fit(
+        X, y, unlabelled=U, entropy_weight=1.0, **BARE
+    )
     scores = np.concatenate([path_scores(trained, tokens)[1] for tokens in in_attributes(U)])
     assert 0 < np.isneginf(scores).sum() < len(scores)
     likelihood = negative_log_likelihood(trained, in_attributes(X), y)
@@ -202,7 +215,7 @@ def test_batches_of_an_epoch_add_up_to_every_sentence_once(labelled, unlabelled)
 
 def test_stochastic_descent_ends_near_the_other_search():
     """On copies of the sentences, and a γ that makes the objective nine times that of the few."""
-    trained = tagger(**ONE_ROW, epochs=15).fit(**MANY, entropy_weight=9 / 18)
+    trained = tagger(**ONE_ROW, epochs=15).fit(**MANY, entropy_weight=9 / 18, **BARE)
     assert trained.n_evaluations_ == 15 * (3 + 4)  # batches without and with the unlabelled
     best = with_unlabelled(1.0).loss_
     assert objective(trained, 1.0) == pytest.approx(best, rel=0.01)

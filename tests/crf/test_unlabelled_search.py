@@ -15,6 +15,7 @@ from jaxseq._io import Stages
 from jaxseq.crf import Objective
 from jaxseq.crf import _search as _fit
 from tests.crf.semi_toys import (
+    BARE,
     MANY,
     ONE_ROW,
     U,
@@ -31,7 +32,9 @@ from tests.crf.test_checkpoint import notes_in, saved_bytes
 
 
 def test_a_constant_schedule_is_a_constant(tmp_path):
-    scheduled = tagger().fit(X, Y, unlabelled=U, entropy_weight=optax.constant_schedule(0.5))
+    scheduled = tagger().fit(
+        X, Y, unlabelled=U, entropy_weight=optax.constant_schedule(0.5), **BARE
+    )
     wanted = saved_bytes(with_unlabelled(0.5), tmp_path / "a")
     assert saved_bytes(scheduled, tmp_path / "b") == wanted
 
@@ -54,7 +57,7 @@ def test_a_schedule_is_looked_at_every_ten_iterations(monkeypatch):
     found = seen_weights(monkeypatch)
     schedule = optax.linear_schedule(0.25, 1.25, 20)
     trained = tagger(max_iterations=34, tolerance=0.0).fit(
-        X, Y, unlabelled=U, entropy_weight=schedule, warm_start_from=start
+        X, Y, unlabelled=U, entropy_weight=schedule, warm_start_from=start, **BARE
     )
     assert list(dict.fromkeys(found)) == [0.25, 0.75, 1.25]
     assert found == sorted(found)
@@ -66,7 +69,7 @@ def test_mini_batches_look_at_a_schedule_at_every_step(monkeypatch):
     start = supervised()
     found = seen_weights(monkeypatch)
     tagger(**ONE_ROW, epochs=2).fit(
-        **MANY, entropy_weight=lambda step: step / 8, warm_start_from=start
+        **MANY, entropy_weight=lambda step: step / 8, warm_start_from=start, **BARE
     )
     assert found == [step / 8 for step in range(2 * 4)]
 
@@ -77,7 +80,7 @@ def test_mini_batches_look_at_a_schedule_at_every_step(monkeypatch):
 def test_bad_values_of_a_schedule_are_refused(value):
     schedule: Callable[[int], Any] = lambda step: 0.5 if step < 20 else value  # noqa: E731
     with pytest.raises(ValueError, match=r"entropy_weight: expected a schedule .* at step 20"):
-        tagger().fit(X, Y, unlabelled=U, entropy_weight=schedule)
+        tagger().fit(X, Y, unlabelled=U, entropy_weight=schedule, **BARE)
 
 
 # ----------------------------------------------------------------------------------- checkpoints
@@ -96,7 +99,7 @@ def kept(kind: str, **params):
 
 def given(kind: str) -> dict[str, Any]:
     data = MANY if kind == "adamw" else {"X": X, "y": Y, "unlabelled": U}
-    return {**data, "entropy_weight": KINDS[kind][1]}
+    return {**data, "entropy_weight": KINDS[kind][1], **BARE}
 
 
 @cache
@@ -176,12 +179,14 @@ def test_a_checkpoint_of_another_search_is_refused(tmp_path):
     ]
     for options in others:
         with pytest.raises(ValueError, match="expected a checkpoint of this very search"):
-            kept("lbfgs", checkpoint=file).fit(X, Y, **options)
+            kept("lbfgs", checkpoint=file).fit(X, Y, **options, **BARE)
         assert file.read_bytes() == before
 
 
 def test_a_search_that_is_over_leaves_no_checkpoint(tmp_path):
-    done = tagger(checkpoint=tmp_path / "search", checkpoint_every=1).fit(X, Y, unlabelled=U)
+    done = tagger(checkpoint=tmp_path / "search", checkpoint_every=1).fit(
+        X, Y, unlabelled=U, entropy_weight=1.0, **BARE
+    )
     assert done.outcome_.startswith("converged")
     assert not list(tmp_path.iterdir())
 
