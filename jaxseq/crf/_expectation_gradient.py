@@ -43,7 +43,7 @@ from jaxseq.crf._score_gradient import (
 )
 from jaxseq.crf._shards import Shard
 from jaxseq.expectations import EncodedExpectations
-from jaxseq.lattice import covariance_from_marginals, flat_covariance, flat_marginals
+from jaxseq.lattice import Method, covariance_from_marginals, flat_covariance, flat_marginals
 
 
 class LabelCounts(NamedTuple):
@@ -167,7 +167,7 @@ def _is_simple(pair_weights: Array | None, marks: Shard) -> bool:
     return pair_weights is None and marks.edge_ids is None
 
 
-@partial(jax.jit, static_argnames="sizes")
+@partial(jax.jit, static_argnames=("sizes", "method"))
 def expected_counts(
     nodes: Float[Array, "r w s"],
     edges: Float[Array, "s s"],
@@ -176,6 +176,7 @@ def expected_counts(
     marks: Shard,
     sizes: tuple[int, int, int],
     tilt: LabelCounts | None = None,
+    method: Method = "auto",
 ) -> tuple[Float[Array, ""], LabelCounts]:
     """log Z and expected counts where predicates hold, each sentence by its weight: the first pass.
 
@@ -187,6 +188,7 @@ def expected_counts(
         marks: the predicates that hold at its slots, as a shard of the same layout.
         sizes: P, Q and s.
         tilt: what to add to the scores where predicates hold.
+        method: the engine, where all pairs of tokens have the same scores.
     """
     p, q, s = sizes
     weights = shard.weights.astype(nodes.dtype)
@@ -195,7 +197,7 @@ def expected_counts(
     if _is_simple(pair_weights, marks):
         edges = edges if tilt is None else edges + tilt.pairs.sum(0)
         log_z, by_node, by_pair = flat_marginals(
-            nodes, edges, shard.segments, weights, shard.num_sequences, "auto"
+            nodes, edges, shard.segments, weights, shard.num_sequences, method
         )
         total = (sequence_weights(shard).astype(nodes.dtype) * log_z).sum()
         pairs = by_pair[None] if q else jnp.zeros((0, s, s), nodes.dtype)
@@ -261,7 +263,7 @@ def _tilted(row: Row, ids: Array | None, tilt: LabelCounts | None) -> Row:
     return row._replace(pairs=row.pairs + values)
 
 
-@jax.jit
+@partial(jax.jit, static_argnames="method")
 def expectation_gradient(
     nodes: Float[Array, "r w s"],
     edges: Float[Array, "s s"],
@@ -269,6 +271,7 @@ def expectation_gradient(
     shard: Shard,
     marks: Shard,
     slopes: LabelCounts,
+    method: Method = "auto",
 ) -> ScoreGradient:
     """Gradient by scores of a penalty with these slopes by the counts: the second pass.
 
@@ -279,7 +282,7 @@ def expectation_gradient(
     nothing = jnp.zeros((), nodes.dtype)
     if _is_simple(pair_weights, marks):
         where = (nodes, edges, shard.segments, weights, values, slopes.pairs.sum(0))
-        _, by_node, by_pair = flat_covariance(*where, shard.num_sequences, "auto")
+        _, by_node, by_pair = flat_covariance(*where, shard.num_sequences, method)
         return by_scores(nothing, weights[..., None] * by_node, by_pair, shard, None)
 
     def covariance(row: Row) -> RowGradient:

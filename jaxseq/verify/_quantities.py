@@ -7,13 +7,16 @@ the verdicts on mutants — follows from the entry.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float
 
 from jaxseq.verify import _plain as plain
@@ -406,6 +409,117 @@ def _batched(
     return replace(twin, name=name, hand=hand, edges=("shared",), methods=methods)
 
 
+# Shares of labels and of pairs: of all labels by divergence, of label 0 at even places and of the
+# pair (0, s − 1) by squares. The targets are of what is possible, which does not move.
+
+
+def _share_targets(shares: Any, lib: Any) -> Any:
+    """Of all labels, in the proportions 1 : 2 : 3 : …"""
+    wanted = lib.where(shares > 0, lib.arange(1.0, len(shares) + 1), 0)
+    return wanted / lib.where(wanted.sum() > 0, wanted.sum(), 1)
+
+
+WANTED_LABEL, WANTED_PAIR = 0.9, 0.3
+SHARE_WEIGHTS = (1.0, 2.0, 3.0)
+
+
+def _plain_shares(pair: Any, length: Any, lib: Any) -> tuple[Any, Any, Any]:
+    nodes, edges = pair
+    even = nodes[::2, 0].sum() / lib.maximum((length + 1) // 2, 1)
+    return nodes.sum(0) / lib.maximum(length, 1), even, edges[0, -1] / lib.maximum(length - 1, 1)
+
+
+def _plain_share_penalty(case: Case) -> Array:
+    labels, even, pair = _plain_shares(plain.marginals(_plain(case)), case.length, jnp)
+    targets = _share_targets(labels, jnp)
+    ratio = jnp.where(targets > 0, targets, 1) / jnp.where(targets > 0, labels, 1)
+    gaps = (even - WANTED_LABEL) ** 2, (pair - WANTED_PAIR) ** 2
+    terms = ((targets * jnp.log(ratio)).sum(), *gaps)
+    return sum((w * t for w, t in zip(SHARE_WEIGHTS, terms)), jnp.zeros(()))
+
+
+def _enumerated_share_gradient(table: Enumerated) -> Pair:
+    """The covariance with the functional of the slopes by the shares."""
+    pair, length = table.marginals(table.chain), table.length
+    labels, even, both = _plain_shares(pair, length, np)
+    targets, (n, s) = _share_targets(labels, np), pair[0].shape
+    by_label = -targets / np.where(targets > 0, labels, 1) / max(length, 1)
+    node_values = np.tile(SHARE_WEIGHTS[0] * by_label, (n, 1))
+    by_even = 2 * SHARE_WEIGHTS[1] * (even - WANTED_LABEL)
+    node_values[::2, 0] += by_even / max((length + 1) // 2, 1)
+    edge_values = np.zeros((s, s))
+    edge_values[0, -1] = 2 * SHARE_WEIGHTS[2] * (both - WANTED_PAIR) / max(length - 1, 1)
+    return table.chain.covariance_product(node_values, edge_values)
+
+
+class _SharePenalty:
+    """The same by the CRF's two passes over a batch, as `_batch` has it."""
+
+    def __init__(self, lib: Library, case: Case, method: str):
+        crf = import_module(f"{lib.__name__}.crf")
+        batch, (n, s) = _batch(lib, case), case.nodes.shape
+        self.case, self.crf, self.method = case, crf, method
+        self.nodes, self.edges = batch.nodes, batch.edges
+        position = jnp.tile(jnp.arange(n), 2)
+        ones = jnp.ones((1, 2 * n), batch.nodes.dtype)
+        ends = jnp.stack([jnp.zeros_like(case.length), jnp.maximum(case.length - 1, 0)])
+        shard = {"values": None, "edge_ids": None, "allowed": None, "segments": batch.segments}
+        shard |= {"gold": batch.segments * 0 - 1, "weights": ones, "num_sequences": 2}
+        shard |= {"first": (position == 0)[None], "starts": ends[:1] + jnp.array([0, n])}
+        shard |= {"stops": ends[1:] + jnp.array([0, n])}
+        self.shard = crf.Shard(ids=jnp.zeros((2 * n, 1), jnp.int32), **shard)
+        real = position < case.length
+        holds = jnp.stack([real, real & (position % 2 == 0)], 1)
+        marks = jnp.where(holds, jnp.arange(2), 2)
+        self.marks = crf.Shard(ids=marks.astype(jnp.int32), **shard)
+        # The shares of two copies are those of one; rows and columns as in `EncodedExpectations`.
+        totals = jnp.stack([case.length, (case.length + 1) // 2, case.length - 1])
+        totals = 2 * jnp.maximum(totals, 1)[jnp.array([0] * s + [1, 2])]
+        self.sizes = (2, 1, s)
+        present = jnp.zeros((3, s), bool).at[0].set(True).at[1:, 0].set(True)
+        targets = jnp.zeros((3, s)).at[1, 0].set(WANTED_LABEL).at[2, 0].set(WANTED_PAIR)
+        self.penalty = crf.SharePenalty(
+            rows=jnp.array([*range(s), s, 2 * s]),
+            columns=jnp.array([*range(s), s, 2 * s + s - 1]),
+            coefficients=1 / totals.astype(batch.nodes.dtype),
+            least=targets.astype(batch.nodes.dtype),
+            most=targets.astype(batch.nodes.dtype),
+            present=present,
+            weights=jnp.array(SHARE_WEIGHTS, batch.nodes.dtype),
+            squared=jnp.array([False, True, True]),
+            sizes=self.sizes,
+            exact=True,
+        )
+
+    def value_and_slopes(self) -> tuple[Array, Any]:
+        where = (self.nodes, self.edges, None, self.shard, self.marks)
+        _, counts = self.crf.expected_counts(*where, self.sizes, method=self.method)
+        shares = lax.stop_gradient(self.penalty.shares(counts)[0])
+        targets = self.penalty.least.at[0].set(_share_targets(shares, jnp))
+        fields = {f.name: getattr(self.penalty, f.name) for f in dataclasses.fields(self.penalty)}
+        penalty = self.crf.SharePenalty(**{**fields, "least": targets, "most": targets})
+        return self.crf.share_penalty(penalty, counts)
+
+    def gradient(self) -> Scores:
+        _, slopes = self.value_and_slopes()
+        where = (self.nodes, self.edges, None, self.shard, self.marks, slopes)
+        result = self.crf.expectation_gradient(*where, method=self.method)
+        n, s = self.case.nodes.shape
+        return Scores(2 * result.nodes[n:, :s], result.transitions)
+
+
+SHARES = replace(
+    Twin(
+        lambda lib, case, method: _SharePenalty(lib, case, method).value_and_slopes()[0],
+        _plain_share_penalty,
+    ).derivative(
+        "∂ share_penalty",
+        _enumerated_share_gradient,
+        lambda lib, case, method: _SharePenalty(lib, case, method).gradient(),
+    ),
+    edges=("shared",),
+)
+
 BATCHES = (
     *(
         _batched(single, name, _by_batch(name), ("scaled", "log", "native"))
@@ -419,4 +533,4 @@ BATCHES = (
     _batched("covariance_product", "batch_covariance_product", _batch_covariance),
 )
 
-QUANTITIES: tuple[Quantity, ...] = VALUES + DERIVATIVES + BATCHES
+QUANTITIES: tuple[Quantity, ...] = (*VALUES, *DERIVATIVES, *BATCHES, SHARES)

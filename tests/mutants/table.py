@@ -310,4 +310,26 @@ MUTANTS: tuple[Mutant, ...] = (
         (SIGN, "crossed - jnp", "crossed + jnp"),
         by="grad",
     ),
+    # The penalty on expected shares, and its gradient in two passes.
+    *_mutants(
+        "crf._expectation_gradient", "share_penalty", "∂ share_penalty",
+        (SIGN, "-jnp.where(reached, ratio, 0)", "jnp.where(reached, ratio, 0)"),
+        (DROPPED, "2 * gap", "gap"),
+        (AXES, "penalty.squared[:, None]", "penalty.squared[:1, None]"),
+    ),
+    *_mutants(
+        "crf._expectation_gradient", "token_values", "∂ share_penalty",
+        (POSITION, "marks.ids, None", "jnp.roll(marks.ids, 1, 0), None"),
+    ),
+    *_mutants(
+        "crf._expectation_gradient", "expectation_gradient", "∂ share_penalty",
+        (DROPPED, "values, slopes.pairs.sum(0))", "values, 0 * slopes.pairs.sum(0))"),
+        (AXES, "values, slopes.pairs.sum(0))", "values, slopes.pairs.sum(0).T)"),
+        (SIGN, "weights, values, slopes", "weights, -values, slopes"),
+    ),
+    *_mutants(
+        "crf._expectation_gradient", "expected_counts", "∂ share_penalty",
+        (POSITION, "by_slot, marks.ids", "by_slot, jnp.roll(marks.ids, -1, 0)"),
+        (AXES, "by_pair[None]", "by_pair.T[None]"),
+    ),
 )  # fmt: skip
