@@ -28,6 +28,7 @@ from jaxseq.text import Sentence
 if TYPE_CHECKING:
     from jaxseq.constraints import ConstraintFile
     from jaxseq.crf import CRFTagger
+    from jaxseq.expectations import Expectation
     from jaxseq.hmm import HMMTagger
     from jaxseq.parallel import Peers
 
@@ -113,6 +114,25 @@ def add_unlabelled_options(group: Any, *, required: bool = False, vocabulary: bo
             choices=("all", "labelled"),
             help="the sentences that attributes or words are taken from (all)",
         )
+
+
+def add_expectations_option(group: Any, usual: str) -> None:
+    """Add ``--expectations``; `usual` says what it is without."""
+    group.add_argument(
+        "--expectations",
+        metavar="FILE",
+        help=f"what is expected of the labels of the unlabelled sentences, in TOML; {usual}",
+    )
+
+
+def expectations_from(options: argparse.Namespace) -> list[Expectation] | None:
+    """Those of ``--expectations``; None where the option is not given."""
+    from jaxseq.expectations import read_expectations
+
+    if options.expectations is None:
+        return None
+    # A file of that name is reached as ``./none``.
+    return [] if options.expectations == "none" else read_expectations(options.expectations)
 
 
 # Runs of several processes: their options, and how each of them ends.

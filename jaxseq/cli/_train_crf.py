@@ -18,10 +18,12 @@ from jaxseq.cli._train import (
     CHECKPOINT_PARTS,
     Trained,
     TrainingData,
+    add_expectations_option,
     add_process_options,
     add_training_options,
     add_unlabelled_options,
     check_places,
+    expectations_from,
     finish,
     iterations_before_interrupt,
     read_dev,
@@ -32,11 +34,19 @@ from jaxseq.text import Sentence
 
 if TYPE_CHECKING:
     from jaxseq.crf import CRFTagger, EntropyWeights
+    from jaxseq.expectations import Expectation
     from jaxseq.parallel import Peers
     from jaxseq.taggers import Notes
 
 FOLDS = 5
-ENTROPY_OPTIONS = ("entropy_weight", "entropy_gradient", "vocabulary", "choose_entropy_weight")
+UNLABELLED_OPTIONS = (
+    "entropy_weight",
+    "entropy_gradient",
+    "vocabulary",
+    "choose_entropy_weight",
+    "expectations",
+    "expectation_method",
+)
 
 
 def add_crf(parser: argparse.ArgumentParser) -> None:
@@ -55,8 +65,9 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
     _add_shards_options(parser, sources)
     group = parser.add_argument_group(
         "unlabelled sentences",
-        "Learn from sentences without labels, too: add the entropy of the model on them to the "
-        "loss, so that the model is to be sure of them.",
+        "Learn from sentences without labels, too: labels are to be as frequent in them as in "
+        "--train, or as --expectations says. With a weight the entropy of the model on them is "
+        "added to the loss, so that the model is to be sure of them.",
     )
     add_unlabelled_options(group)
     weights = group.add_mutually_exclusive_group()
@@ -64,26 +75,42 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
         "--entropy-weight",
         type=parse_weight,
         metavar="X",
-        help="how much the entropy of an unlabelled sentence counts, 0 or more (1)",
+        help="how much the mean entropy of an unlabelled token counts, per labelled token, 0 or "
+        "more (0)",
     )
     weights.add_argument(
         "--choose-entropy-weight",
         action="store_true",
         default=None,
-        help="take the best of 0, 0.1, 0.5, 1, 5, 10 in 5-fold cross-validation on --train: by "
-        "span F1 if the labels are of a chunk scheme, else by accuracy",
+        help="take the best of 0, 0.0001, 0.001, 0.01, 0.1, 1 in 5-fold cross-validation on "
+        "--train: by span F1 if the labels are of a chunk scheme, else by accuracy",
     )
     group.add_argument(
         "--entropy-gradient",
         choices=("mann", "jiao", "autodiff"),
         help="how its gradient is computed; all give the same model (mann)",
     )
+    add_expectations_option(
+        group, "`none` is for none at all (that labels are as frequent as in --train)"
+    )
+    group.add_argument(
+        "--expectation-method",
+        choices=("gradient", "projection"),
+        help="how expectations are met: by their penalty's gradient, or by learning from the "
+        "nearest distribution that meets them (gradient)",
+    )
     add_process_options(parser)
     parser.set_defaults(run=_run, method="crf")
 
 
 def _run(options: argparse.Namespace) -> int:
-    require_with(options, ENTROPY_OPTIONS, "--unlabelled FILE")
+    require_with(options, UNLABELLED_OPTIONS, "--unlabelled FILE")
+    if options.expectation_method == "projection":
+        # By the options' own names: the tagger would speak of its arguments.
+        for name in ("entropy_weight", "choose_entropy_weight", "checkpoint"):
+            if getattr(options, name):
+                option = name.replace("_", "-")
+                raise ValueError(f"--{option}: expected none with --expectation-method projection")
     if options.shards is not None:
         _check_shards_options(options)
         return run_in_processes(options, _train_from_shards)
@@ -144,7 +171,11 @@ class EntropyChoice:
 
 
 def _choose_weight(
-    tagger: CRFTagger, train: Corpus, unlabelled: list[Sentence], options: argparse.Namespace
+    tagger: CRFTagger,
+    train: Corpus,
+    unlabelled: list[Sentence],
+    options: argparse.Namespace,
+    expectations: list[Expectation] | None,
 ) -> EntropyChoice:
     """Cross-validate, or continue that, or recall what it found if it was over."""
     from jaxseq.crf import EntropyWeights, choose_entropy_weight, usual_scoring
@@ -161,6 +192,7 @@ def _choose_weight(
     # Anything that a score depends on belongs to the job: notes of another one are refused.
     settings = settings_of(tagger)
     job = (settings, scoring, FOLDS, vocabulary, train.sentences, train.labels, unlabelled)
+    job = (*job, repr(expectations))
     notes = Notes(choice_file, job)
     kept = notes.load()
     if kept is not None:
@@ -171,6 +203,7 @@ def _choose_weight(
             train.sentences,
             train.labels,
             unlabelled=unlabelled,
+            expectations=expectations,
             folds=FOLDS,
             scoring=scoring,
             seed=options.seed,
@@ -190,10 +223,10 @@ def _train_with_entropy(
     options: argparse.Namespace,
     arguments: dict[str, Any],
 ) -> Trained:
-    weight = 1.0 if options.entropy_weight is None else options.entropy_weight
-    choice = None
+    weight = 0.0 if options.entropy_weight is None else options.entropy_weight
+    choice, expectations = None, expectations_from(options)
     if options.choose_entropy_weight:
-        choice = _choose_weight(tagger, data.train, unlabelled, options)
+        choice = _choose_weight(tagger, data.train, unlabelled, options, expectations)
         weight = choice.result.best
         if not (options.quiet or options.json):
             print(choice.table(), flush=True)  # before the training, which may take long
@@ -202,11 +235,14 @@ def _train_with_entropy(
         "entropy_gradient": options.entropy_gradient or "mann",
         "vocabulary": options.vocabulary or "all",
     }
-    tagger.fit(
-        data.train.sentences, data.train.labels, unlabelled=unlabelled, **settings, **arguments
-    )
+    more = {"expectations": expectations, "unlabelled": unlabelled}
+    method = options.expectation_method or "gradient"
+    more["expectation_method"] = method
+    tagger.fit(data.train.sentences, data.train.labels, **more, **settings, **arguments)
     interrupted = iterations_before_interrupt(tagger)
-    report, seconds = {"method": "entropy", **settings}, {}
+    number = None if expectations is None else len(expectations)
+    report: dict[str, Any] = {"method": "entropy", **settings, "expectations": number}
+    report["expectation_method"], seconds = method, {}
     if choice is not None:
         if interrupted is None:  # else the same command continues, with the same choice
             choice.notes.remove()
@@ -215,7 +251,9 @@ def _train_with_entropy(
     line = (
         "entropy   weight {entropy_weight:g}, gradient {entropy_gradient}, vocabulary {vocabulary}"
     )
-    return Trained(tagger, interrupted, report, [line.format(**settings)], seconds)
+    met = "labels as frequent as in --train" if number is None else f"{number}"
+    lines = [line.format(**settings), f"expected  {met}, by {method}"]
+    return Trained(tagger, interrupted, report, lines, seconds)
 
 
 # Shards: training from a folder of ``jaxseq shard``, which may be larger than memory.

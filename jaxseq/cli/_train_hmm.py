@@ -11,9 +11,11 @@ from jaxseq.cli._options import parse_probability, require_with
 from jaxseq.cli._train import (
     Trained,
     TrainingData,
+    add_expectations_option,
     add_process_options,
     add_training_options,
     add_unlabelled_options,
+    expectations_from,
     run_training,
 )
 
@@ -38,37 +40,45 @@ def add_hmm(parser: argparse.ArgumentParser) -> None:
         "--em-weight",
         type=parse_probability,
         metavar="X",
-        help="of the unlabelled sentences, 0 to 1 (their share of all sentences)",
+        help="of the unlabelled sentences, 0 to 1 (0.2)",
     )
     add(
         "--freeze",
         type=parse_families,
         metavar="FAMILIES",
-        help=f"what EM leaves as it is: some of {', '.join(FAMILIES)}, separated by commas",
+        help=f"what EM leaves as it is: some of {', '.join(FAMILIES)}, separated by commas, or "
+        "nothing (transition)",
     )
+    add_expectations_option(group, "EM then counts by projection (none)")
     add_process_options(parser)
     parser.set_defaults(run=_run, method="hmm")
 
 
 def parse_families(text: str) -> tuple[str, ...]:
     """Names of families separated by commas, as an argument."""
+    if text == "nothing":
+        return ()
     names = tuple(name.strip() for name in text.split(","))
     if not set(names) <= set(FAMILIES) or len(set(names)) < len(names):
         raise argparse.ArgumentTypeError(
-            f"expected some of {', '.join(FAMILIES)}, separated by commas, got {text!r}"
+            f"expected nothing or some of {', '.join(FAMILIES)}, separated by commas, got {text!r}"
         )
     return names
 
 
 def _run(options: argparse.Namespace) -> int:
-    require_with(options, ("vocabulary", "em_weight", "freeze"), "--unlabelled FILE")
+    names = ("vocabulary", "em_weight", "freeze", "expectations")
+    require_with(options, names, "--unlabelled FILE")
+    if options.expectations is not None and (options.em == "hard" or options.checkpoint):
+        raise ValueError("--expectations: expected none with --em hard or --checkpoint")
     return run_training(options, untrained_hmm, _learn)
 
 
 def _learn(
-    tagger: HMMTagger, data: TrainingData, _options: argparse.Namespace, _peers: Peers
+    tagger: HMMTagger, data: TrainingData, options: argparse.Namespace, _peers: Peers
 ) -> Trained:
     train, arguments = data.train, data.fit_arguments()
+    arguments |= {"expectations": expectations_from(options) or []}
     tagger.fit(train.sentences, train.labels, unlabelled=data.unlabelled, **arguments)
     interrupted = None
     if tagger.outcome_ is Outcome.INTERRUPTED:
@@ -81,6 +91,7 @@ def _learn(
             "em": tagger.em,
             "em_weight": tagger.weight,
             "frozen": list(tagger.frozen),
+            "expectations": len(arguments["expectations"]),
             "vocabulary": tagger.vocabulary,
             "log_likelihood": tagger.log_likelihood_,
         }

@@ -45,6 +45,7 @@ from jaxseq.crf._problem import Problem as Problem
 from jaxseq.crf._problem import encode_problem as encode_problem
 from jaxseq.crf._problem import read_both as read_both
 from jaxseq.crf._problem import share_corpus as share_corpus
+from jaxseq.crf._projection import Projection as Projection
 from jaxseq.crf._score_gradient import EntropyGradient as EntropyGradient
 from jaxseq.crf._search import Algorithm as Algorithm
 from jaxseq.crf._search import DescentStage as DescentStage

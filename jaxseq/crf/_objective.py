@@ -393,8 +393,7 @@ class Objective:
         point = point._replace(
             tilt=self._executor.place(tilt), is_projected=True, entropy_weight=1.0
         )
-        parts = self._executor.run(point, {}, only_unlabelled=True)
-        return finish(parts, parameters, self.spread, 0.0)[1]
+        return add_up(self._executor.run(point, {}, only_unlabelled=True))[1]
 
     def _table(self, parameters: Parameters) -> Array:
         """The table of these parameters, in the memory of the last one where it has gaps."""

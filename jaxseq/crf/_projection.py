@@ -49,7 +49,8 @@ class Projection:
         expect: Σ log Z under a tilt, and the expected counts; `Objective.expect` of a model.
         scale: r; weights count like labelled tokens, and the text itself with r per token.
 
-    After a call `shares` are those of q, [K, C].
+    After a call, `value` is Σ log Z less the least divergence and distance: in an HMM, what the
+    alternation increases.
     """
 
     penalty: SharePenalty
@@ -64,14 +65,17 @@ class Projection:
         # μ is what a single event adds to a score; the shares that it moves are of so many.
         self._totals = np.broadcast_to(totals[:, None], self._present.shape)[self._present]
         least, most = (np.asarray(a, float)[self._present] for a in (penalty.least, penalty.most))
-        self._least, self._most = self._totals * least, self._totals * most
+        # What has no upper end is never pushed down.
+        self._bounded = np.isfinite(most)
+        self._least = self._totals * least
+        self._most = self._totals * np.where(self._bounded, most, 0)
         weights = np.asarray(penalty.weights, float)
         each = np.broadcast_to(weights[:, None], self._present.shape)[self._present]
         self._used = each > 0
         with np.errstate(divide="ignore"):
             self._slack = np.where(self._used, self._totals**2 * self.scale / (4 * each), 0)
         self._mu = np.zeros(len(each))
-        self.shares = np.zeros(self._present.shape)
+        self.value = 0.0
 
     def tilt(self, mu: np.ndarray) -> LabelCounts:
         """What μ adds to the scores of labels and of pairs."""
@@ -88,8 +92,8 @@ class Projection:
             up, down = both[:size], both[size:]
             mu = up - down
             log_z, counts = expect(self.tilt(mu))
-            self.shares = np.asarray(self.penalty.shares(counts), float)
-            counted = self.shares[self._present] * self._totals
+            shares = np.asarray(self.penalty.shares(counts), float)
+            counted = shares[self._present] * self._totals
             value = float(log_z) + float(self._most @ down - self._least @ up + self._slack @ mu**2)
             slope = 2 * self._slack * mu
             return value, np.concatenate(
@@ -97,10 +101,11 @@ class Projection:
             )
 
         start = np.concatenate([np.maximum(self._mu, 0), np.maximum(-self._mu, 0)])
-        most = np.where(np.tile(self._used, 2), LARGEST_TILT, 0.0)
+        may_move = np.concatenate([self._used, self._used & self._bounded])
+        most = np.where(may_move, LARGEST_TILT, 0.0)
         result = minimize(
             dual, start, jac=True, method="L-BFGS-B", bounds=[(0.0, high) for high in most],
             options={"maxiter": MAX_STEPS, "gtol": 1e-4 * max(1.0, float(self._totals.min()))},
         )  # fmt: skip
-        self._mu = result.x[:size] - result.x[size:]
+        self._mu, self.value = result.x[:size] - result.x[size:], float(result.fun)
         return self.tilt(self._mu)

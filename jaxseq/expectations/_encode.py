@@ -185,7 +185,8 @@ def _read_event(text: str, classes: list[str], where: str) -> _Event:
         first = mask(begin[1])
         pairs = ~first[:, None] & first
     else:
-        labels = mask(text)
+        # One of several labels, in any case of one.
+        labels = np.any([mask(name) for name in re.split(r"\s+\|\s+", text)], 0)
     return _Event(labels, first, pairs)
 
 

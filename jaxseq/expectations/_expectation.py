@@ -6,15 +6,15 @@ import numbers
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
 from jaxseq.taggers import check_labels, check_number, check_sentences
 from jaxseq.text import TemplateExtractor, Templates
 
-Share = float | tuple[float, float]
-"""A share, or the least and the most that it may be."""
+Share: TypeAlias = Any
+"""A number from 0 to 1, or the least and the most that it may be."""
 
 When = str | Callable[[Any], Sequence[bool]] | None
 
@@ -30,8 +30,9 @@ class Expectation:
 
     Args:
         targets: for each event the share of it that is expected, or the least and the most. An
-            event is a label, ``"NAME"``; a transition, ``"A -> B"``, where ``*`` is any label; the
-            beginning of a run of labels, ``"begin A"``; or any change of label, ``"change"``.
+            event is a label, ``"NAME"``; one of several, ``"A | B"``; a transition, ``"A -> B"``,
+            where ``*`` is any label; the beginning of a run of labels, ``"begin A"``; or any change
+            of label, ``"change"``.
         when: the tokens that it is about (of transitions, the second token): an attribute such as
             ``"word[0]=pp"``, with any template on the left; for sentences that come with their
             attributes, the name of one, such as ``"word:pp"``; a function from a sentence to a
@@ -59,7 +60,7 @@ class Expectation:
 
     targets: Mapping[str, Share]
     when: When = None
-    weight: float = 10.0
+    weight: float | int = 10.0
     penalty: Literal["kl", "l2"] = "kl"
     per: Literal["token", "sentence"] = "token"
 
@@ -103,7 +104,12 @@ def _as_range(event: Any, share: Any, largest: float) -> tuple[float, float]:
         raise ValueError(f"targets: expected events in words, got {event!r:.60}")
     ends = share if isinstance(share, Sequence) else (share, share)
     real = [isinstance(end, numbers.Real) and not isinstance(end, bool) for end in ends]
-    if len(ends) != 2 or not all(real) or not 0 <= ends[0] <= ends[1] <= largest:
+    if (
+        len(ends) != 2
+        or not all(real)
+        or not 0 <= ends[0] <= ends[1] <= largest
+        or ends[0] == np.inf
+    ):
         what = "a share from 0 to 1" if largest == 1 else "a count of 0 or more"
         raise ValueError(
             f"targets[{event!r}]: expected {what}, or the least and the most, got {share!r:.60}"
@@ -119,8 +125,8 @@ LABELLED_SMOOTHING = 1.0
 def label_shares(
     y: Iterable[Sequence[Any]],
     *,
-    smoothing: float = LABELLED_SMOOTHING,
-    weight: float = 10.0,
+    smoothing: float | int = LABELLED_SMOOTHING,
+    weight: float | int = 10.0,
     penalty: Literal["kl", "l2"] = "kl",
 ) -> Expectation:
     """That labels are as frequent among all tokens as they are in labelled sentences.
@@ -144,7 +150,10 @@ def label_shares(
     counts = Counter(label for labels in y for label in labels if isinstance(label, str))
     if not counts:
         raise ValueError("y: expected at least one known label, got none")
-    return Expectation(_smoothed(counts, sorted(counts), smoothing), None, weight, penalty)
+    check_number("smoothing", smoothing, 0, numbers.Real)
+    total = sum(counts.values()) + smoothing * len(counts)
+    shares = {label: (counts[label] + smoothing) / total for label in sorted(counts)}
+    return Expectation(shares, None, weight, penalty)
 
 
 def attribute_shares(
@@ -153,8 +162,8 @@ def attribute_shares(
     templates: Sequence[str] = ("lower(word[0])",),
     *,
     least_count: int = 5,
-    smoothing: float = LABELLED_SMOOTHING,
-    weight: float = 10.0,
+    smoothing: float | int = LABELLED_SMOOTHING,
+    weight: float | int = 10.0,
     penalty: Literal["kl", "l2"] = "kl",
 ) -> list[Expectation]:
     """The shares of labels where labelled sentences have an attribute, for each frequent one.
@@ -194,9 +203,3 @@ def attribute_shares(
             shares = dict(zip(labels, (smoothed / smoothed.sum()).tolist()))
             expectations.append(Expectation(shares, name, weight, penalty))
     return expectations
-
-
-def _smoothed(counts: Mapping[str, float], labels: list[str], smoothing: float) -> dict[str, float]:
-    check_number("smoothing", smoothing, 0, numbers.Real)
-    total = sum(counts[label] + smoothing for label in labels)
-    return {label: (counts[label] + smoothing) / total for label in labels}

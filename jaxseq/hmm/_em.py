@@ -104,6 +104,8 @@ class EMOperator:
         weights: λ ↦ (g₁, g₂).
         frozen: names of the families that keep their values.
         hard: Viterbi counts.
+        count_unlabelled: counts U in another way: from the normalised Θ, counts and their part of
+            the objective. None for the usual ones.
         mesh: devices to share the sequences out to, as in `expected_counts`. Where it spans several
             processes, the corpora are the parts of this one, which may have no sequences, and all
             do the same together.
@@ -133,6 +135,7 @@ class EMOperator:
     frozen: tuple[str, ...] = ()
     hard: bool = False
     mesh: Mesh | None = None
+    count_unlabelled: Callable[[Multinomials], Tally] | None = None
 
     def __post_init__(self):
         peers = mesh_peers(self.mesh)
@@ -216,7 +219,10 @@ class EMOperator:
         if by_word > 0:
             assert self.unlabelled is not None
             check_fits(parameters, self.unlabelled, "unlabelled")
-            tally = self._count(parameters, self.unlabelled)
+            if self.count_unlabelled is None:
+                tally = self._count(parameters, self.unlabelled)
+            else:
+                tally = self.count_unlabelled(parameters.normalised())
             following = _add(following, _divide(tally.counts, self.sizes[1]), by_word)
             log_likelihood = float(tally.log_likelihood)
             objective += by_word / self.sizes[1] * log_likelihood

@@ -14,14 +14,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
 from jaxseq._io import Before, Fingerprint, SearchStore, Stages
 from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar, usable_cores
-from jaxseq.crf import CRF, share_corpus
+from jaxseq.crf import (
+    CRF,
+    ExpectationTerm,
+    Objective,
+    Parameters,
+    Projection,
+    SharePenalty,
+    Spread,
+    lay_out,
+    make_shards,
+    share_corpus,
+)
+from jaxseq.expectations import EncodedExpectations, Expectation, encode_expectations
 from jaxseq.hmm._corpus import WordCorpus, WordVocabulary, word_corpus
-from jaxseq.hmm._counts import FAMILIES, check_families, known_counts
+from jaxseq.hmm._counts import FAMILIES, Tally, check_families, known_counts
 from jaxseq.hmm._em import EMOperator, EMState, Evaluation, Smoothing, iterate_em
 from jaxseq.hmm._model import HMM, Multinomials
 from jaxseq.parallel import Devices, check_mesh, mesh_peers, spans_processes
@@ -168,6 +181,7 @@ class HMMData:
     vocabulary: WordVocabulary
     labelled: WordCorpus
     unlabelled: WordCorpus | None
+    expectations: EncodedExpectations | None = None
 
 
 def read_hmm_data(
@@ -176,6 +190,7 @@ def read_hmm_data(
     unlabelled: Iterable[Any] | None,
     plan: HMMPlan,
     devices: Devices | None = None,
+    expectations: Sequence[Expectation] = (),
 ) -> HMMData:
     """Vocabulary, classes and corpora; ValueError on what is no sentence or no label.
 
@@ -191,7 +206,8 @@ def read_hmm_data(
     classes = _with_unseen(find_classes(flat, lengths, devices), plan.classes)
     # The classes are those of all processes: one has labels that another never sees.
     labels = encode_labels(flat, classes, lengths)
-    others = None if unlabelled is None else _read_unlabelled(unlabelled, plan.column)
+    sentences = None if unlabelled is None else check_unlabelled(unlabelled)  # read twice
+    others = None if sentences is None else _read_unlabelled(sentences, plan.column)
     both = [(words, lengths)]
     if others is not None and plan.vocabulary == "all":
         both.append(others)
@@ -208,7 +224,10 @@ def read_hmm_data(
         return HMMData(classes, vocabulary, labelled, None)
     numbers = _by_sentence(word_numbers(others[0], vocabulary), others[1])
     rest = word_corpus(numbers, len(vocabulary), cores=plan.cores)
-    return HMMData(classes, vocabulary, labelled, rest)
+    encoded = None
+    if expectations and sentences is not None:
+        encoded = encode_expectations(expectations, sentences, others[1], classes, devices=devices)
+    return HMMData(classes, vocabulary, labelled, rest, encoded)
 
 
 def _with_unseen(seen: list[str], every: tuple[str, ...] | None) -> list[str]:
@@ -394,8 +413,46 @@ def _stages(data: HMMData, plan: HMMPlan, supervised: bool) -> list[EMOperator]:
         stages.append(EMOperator(data.labelled, None, 0.0, **shared))
     if data.unlabelled is not None:
         corpora = data.labelled, data.unlabelled
+        if data.expectations is not None:
+            shared["count_unlabelled"] = _ProjectedCounts(data, plan)
         stages.append(EMOperator(*corpora, plan.weight, frozen=plan.frozen, **shared))
     return stages
+
+
+class _ProjectedCounts:
+    """Counts of the unlabelled sentences by the nearest distribution that meets expectations.
+
+    The model is a CRF whose scores are logarithms of probabilities, so that its expected features
+    are the counts, and its log Z the likelihood of the words.
+    """
+
+    def __init__(self, data: HMMData, plan: HMMPlan):
+        assert data.unlabelled is not None
+        assert data.expectations is not None
+        expected, words = data.expectations, data.unlabelled.words
+        lengths, self._sizes = (
+            expected.predicates.lengths,
+            (len(data.vocabulary), len(data.classes)),
+        )
+        layout = lay_out(lengths, plan.cores)
+        shards = make_shards(layout, word_features(words, lengths), self._sizes[0])
+        penalty = SharePenalty.from_encoded(expected, plan.dtype)
+        marks = make_shards(layout, expected.predicates, expected.sizes[0])
+        self._objective = Objective(
+            [], Spread(*self._sizes), 0.0, None, shards, 1.0,
+            expectations=ExpectationTerm(penalty, marks),
+        )  # fmt: skip
+        self._projection = Projection(penalty, data.labelled.num_tokens / len(words))
+
+    def __call__(self, theta: Multinomials) -> Tally:
+        (words, labels), scores = self._sizes, theta.log()
+        crf = CRF(scores.emission, scores.transition, start=scores.initial)
+        point = Parameters(crf.table, crf.transitions, crf.start, crf.stop, None)
+        tilt = self._projection(lambda tilt: self._objective.expect(point, tilt))
+        counts = self._objective.expected_features(point, tilt)
+        emission = counts.weights[:words, :labels]
+        value = jnp.asarray(self._projection.value, emission.dtype)
+        return Tally(Multinomials(counts.start, counts.transitions, emission), value)
 
 
 def _count_model(data: HMMData, plan: HMMPlan) -> HMM:

@@ -16,7 +16,8 @@ from jax.sharding import Mesh
 from sklearn.utils.validation import check_is_fitted
 
 from jaxseq._runtime import Outcome, progress_bar
-from jaxseq.crf import ScoredSentences
+from jaxseq.crf import ScoredSentences, best_labels
+from jaxseq.expectations import Expectation, check_expectations
 from jaxseq.hmm._corpus import WordVocabulary
 from jaxseq.hmm._model import EVENT_AXES, HMM, Multinomials
 from jaxseq.hmm._search import (
@@ -41,6 +42,7 @@ from jaxseq.taggers import (
     check_stored_numbers,
     fresh,
     register_kind,
+    warn_of_drift,
 )
 from jaxseq.text import StringTable
 
@@ -69,9 +71,11 @@ class HMMTagger(SequenceTagger):
             transitions and of the words.
         em: ``"soft"`` counts all labellings by their probability, ``"hard"`` the best one.
         weight: λ, 0 … 1; 0 trains as if there were no unlabelled sentences, and None is maximum
-            likelihood, \|U\| / (\|L\| + \|U\|), where every sentence counts the same.
+            likelihood, \|U\| / (\|L\| + \|U\|), where every sentence counts the same: with many of
+            U the labels then mean something else in the end than those of L.
         frozen: families that EM on unlabelled sentences leaves as they are: some of
-            ``"initial"``, ``"transition"``, ``"emission"``.
+            ``"initial"``, ``"transition"``, ``"emission"``. The transitions of a few labelled
+            sentences are better than those that EM learns.
         max_iterations: of EM, at most.
         tolerance: stop when an iteration improves the objective by less than this part of it.
         decoding: ``"viterbi"``, the most probable labelling of a sentence; or ``"max_marginal"``,
@@ -127,8 +131,8 @@ class HMMTagger(SequenceTagger):
         transition_smoothing: float = 0.2,
         emission_smoothing: float = 0.05,
         em: Literal["soft", "hard"] = "soft",
-        weight: float | None = None,
-        frozen: tuple[str, ...] = (),
+        weight: float | None = 0.2,
+        frozen: tuple[str, ...] = ("transition",),
         max_iterations: int = 500,
         tolerance: float = 1e-7,
         decoding: Literal["viterbi", "max_marginal"] = "viterbi",
@@ -166,6 +170,7 @@ class HMMTagger(SequenceTagger):
         y: Sequence[Sequence[Label]],
         *,
         unlabelled: Iterable[Any] | None = None,
+        expectations: Sequence[Expectation] = (),
         mesh: Mesh | None = None,
         sentence_numbers: Sequence[int] | None = None,
     ) -> HMMTagger:
@@ -177,6 +182,9 @@ class HMMTagger(SequenceTagger):
             y: for every sentence its labels; one may be a set of possible labels, or None. The
                 supervised model is then that of EM on what is known.
             unlabelled: more sentences, of which no labels are known.
+            expectations: of the labels of these, of `jaxseq.expectations`. EM then counts by the
+                nearest distribution that meets them (posterior regularisation, with squared
+                distances). For soft EM without a mesh and checkpoints.
             mesh: devices to share the sentences out to in EM, in place of `cores`; of
                 `jaxseq.parallel.make_mesh`. Where it spans several processes, X, y and `unlabelled`
                 are the part of this one, which may be empty; all call `fit` together, and all get
@@ -197,6 +205,12 @@ class HMMTagger(SequenceTagger):
         devices = Devices.from_mesh(mesh, sentence_numbers)
         with devices.agreeing():
             plan = make_hmm_plan(self, mesh)
+            expectations = check_expectations(expectations)
+            if expectations and (plan.hard or mesh is not None or plan.checkpoint is not None):
+                raise ValueError(
+                    "expectations: expected none with em='hard', a mesh or a checkpoint, got "
+                    f"{len(expectations)}"
+                )
             classes = None if self.classes is None else sorted(map(str, self.classes))
             devices.check_settings(
                 {**self.get_params(deep=False), "classes": classes},
@@ -204,11 +218,24 @@ class HMMTagger(SequenceTagger):
                 sentence_numbers=sentence_numbers,
                 checkpoint=self.checkpoint,
             )
-            data = read_hmm_data(X, y, None if plan.weight == 0 else unlabelled, plan, devices)
+            others = None if plan.weight == 0 else unlabelled
+            data = read_hmm_data(X, y, others, plan, devices, expectations)
         seconds = {"features": time.perf_counter() - began}
         self._take_fitted(data, search_hmm(data, plan))
+        if data.unlabelled is not None:
+            self._warn_of_drift(data, devices)
         self.seconds_ = {**seconds, "all": time.perf_counter() - began}
         return self
+
+    def _warn_of_drift(self, data: HMMData, devices: Devices) -> None:
+        assert data.unlabelled is not None
+        features = word_features(data.unlabelled.words, data.unlabelled.lengths)
+        predicted = best_labels(conditional_crf(self.model_), features)
+        labelled, now = (
+            devices.sum(np.bincount(labels[labels >= 0], minlength=len(data.classes)))
+            for labels in (data.labelled.labels, predicted)
+        )
+        warn_of_drift(data.classes, labelled, now)
 
     def _take(self, model: HMM, classes: list[str], vocabulary: WordVocabulary) -> None:
         self.model_, self.vocabulary_ = model, vocabulary

@@ -10,6 +10,7 @@ MORE = [list("uvx"), ["w"], list("vwuz"), list("xu")]
 
 def tagger(**params):
     given = {"unknown_below": 1, "cores": 1, "dtype": "float64", "tolerance": 0.0}
+    given |= {"weight": None, "frozen": ()}
     return HMMTagger(**{**given, **params})
 
 
