@@ -21,7 +21,12 @@ LONGEST_MESSAGE = 1000  # characters; a message may quote a line of a file that 
 def one_line(message: str) -> str:
     """The message without line ends, and not longer than one can read."""
     line = " ".join(message.split("\n"))
-    return line if len(line) <= LONGEST_MESSAGE else f"{line[:LONGEST_MESSAGE]} …"
+    if len(line) <= LONGEST_MESSAGE:
+        return line
+    # A message begins with the place and ends with what is wrong there: a long list of what was
+    # expected is in the middle.
+    half = LONGEST_MESSAGE // 2
+    return f"{line[:half]} … {line[-half:]}"
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -230,6 +230,8 @@ class SequenceTagger(BaseEstimator, ABC):
         settings = self.get_params(deep=False)
         for name in ("progress", "checkpoint"):  # of one run on one machine, not of the model
             settings.pop(name, None)
+        if settings.get("classes") is not None:  # perhaps a set, whose order is not to be kept
+            settings["classes"] = sorted({str(label) for label in settings["classes"]})
         # GridSearchCV hands over NumPy's scalars, which JSON does not know.
         return {
             name: getattr(value, "tolist", lambda v=value: v)() for name, value in settings.items()
@@ -238,7 +240,10 @@ class SequenceTagger(BaseEstimator, ABC):
     @classmethod
     def settings_from_json(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """Arguments of the constructor, from what `settings_to_json` gave."""
-        return dict(settings)
+        settings = dict(settings)
+        if settings.get("classes") is not None:
+            settings["classes"] = tuple(settings["classes"])
+        return settings
 
 
 def split_by_sentence(values: Any, lengths: np.ndarray) -> list[Any]:
