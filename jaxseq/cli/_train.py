@@ -19,7 +19,13 @@ import numpy as np
 
 from jaxseq._runtime import Outcome
 from jaxseq.cli._constraints import columns_of_rules
-from jaxseq.cli._files import Corpus, read_corpus, read_unlabelled, require_model_place
+from jaxseq.cli._files import (
+    STANDARD,
+    Corpus,
+    read_corpus,
+    read_unlabelled,
+    require_model_place,
+)
 from jaxseq.cli._models import add_templates_option, columns_read
 from jaxseq.cli._options import CommandParser, add_corpus_options, loaded_later, one_line
 from jaxseq.metrics import usual_scores
@@ -81,7 +87,8 @@ def add_training_options(
             required=True,
             nargs="+",
             metavar="FILE",
-            help="the labelled corpus, in one or more files; the last column is the label",
+            help="the labelled corpus, in one or more files; the last column is the label, unless "
+            "--label-column says otherwise (- is standard input)",
         )
     ]
     add("--dev", metavar="FILE", help="another labelled corpus, to evaluate the model on")
@@ -266,6 +273,10 @@ def check_same_files(files: Sequence[str], peers: Peers) -> None:
     """ValueError unless files of which each process reads a part have the same content in all."""
     digests = {}
     for path in files if peers.count > 1 else ():
+        if path == STANDARD:
+            raise ValueError(
+                "standard input: expected files, which every one of several processes can read"
+            )
         with open(path, "rb") as file:
             digests[path] = hashlib.file_digest(file, "sha256").hexdigest()[:16]
     peers.check_same("SHA-256 of the files", digests)
@@ -289,7 +300,7 @@ def read_training(
             check_same_files(files, peers)
         for path in files[peers.index :: peers.count] if apart else files:
             part = (0, 1) if apart else ((peers.index - before) % peers.count, peers.count)
-            like = corpora[0].names if corpora else None
+            like = corpora[0] if corpora else None
             corpora.append(read_corpus(path, options, scheme, like, part, siblings))
             before += corpora[-1].sentences_in_file
         corpus = _joined(corpora)
@@ -302,7 +313,8 @@ def read_training(
             count = len(corpus.sentences)
             numbers = peers.index + peers.count * np.arange(count, dtype=np.int64)
         # Templates count columns, so that another file's names would mean other features.
-        peers.check_same(f"{', '.join(files)}: columns", list(corpus.names))
+        columns = [corpus.layout.label, *corpus.layout.names]
+        peers.check_same(f"{', '.join(files)}: columns", columns)
     return corpus, numbers
 
 
@@ -312,7 +324,7 @@ def _joined(corpora: list[Corpus]) -> Corpus:
     first = corpora[0]
     sentences = [sentence for corpus in corpora for sentence in corpus.sentences]
     labels = [each for corpus in corpora for each in corpus.labels]
-    return Corpus(first.path, sentences, labels, first.names)
+    return Corpus(first.path, sentences, labels, first.layout)
 
 
 def _numbers_of_files(own: list[Corpus], files: int, peers: Peers) -> np.ndarray:
@@ -330,7 +342,7 @@ def read_dev(options: argparse.Namespace, peers: Peers, train: Corpus | None) ->
     """The corpus to evaluate on, by the process that reports; ValueError for unknown labels."""
     if options.dev is None or not peers.is_first:
         return None
-    dev = read_corpus(options.dev, options, like=None if train is None else train.names)
+    dev = read_corpus(options.dev, options, like=train)
     dev.known_labels()
     return dev
 
@@ -393,9 +405,9 @@ def run_training(
             dev = read_dev(options, peers, corpus)
             unlabelled = more = None
             if options.unlabelled is not None:
-                check_same_files([options.unlabelled], peers)
+                check_same_files(options.unlabelled, peers)
                 part = peers.index, peers.count
-                unlabelled = read_unlabelled(options, corpus, needed, part)
+                unlabelled = read_unlabelled(options.unlabelled, options, corpus, needed, part)
         data = TrainingData(corpus, numbers, unlabelled, rules)
         trained = learn(tagger, data, options, peers)
         counts = _count(corpus.sentences, peers)

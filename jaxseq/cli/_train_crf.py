@@ -262,6 +262,8 @@ def _check_shards_options(options: argparse.Namespace) -> None:
     for name in NOT_WITH_SHARDS:
         if getattr(options, name) is not None:
             raise ValueError(f"{flag(name)}: expected nothing along with --shards")
+    if options.classes is not None:
+        raise ValueError("--classes: expected with jaxseq shard, not along with --shards")
     if options.cutoff != 1:  # it was applied when the shards were written
         raise ValueError("--cutoff: expected with jaxseq shard, not along with --shards")
     if options.algorithm == "lbfgs":

@@ -138,7 +138,7 @@ def test_tag(model, tmp_path, succeed, type_in):
     type_in("the cow\n")
     out = succeed("tag", "--model", model, "--format", "plain", "--k-best", 2)
     assert out.startswith("# 0 0.")
-    assert "\n# 1 0." in out
+    assert "\n#rank=1,P=0." in out
 
 
 def test_evaluate(model, toy, succeed):

@@ -503,11 +503,11 @@ def test_a_part_without_sentences_is_one(tmp_path, monkeypatch, columns):
     for file, text in zip(files, ("x N\n\ny V\n", "\n\n", "z N\n")):
         Path(file).write_text(text)
     usual = {"unknown_label": None, "columns": columns, "delimiter": None, "scheme_to": None}
-    options = Namespace(**usual, scheme=None)
+    options = Namespace(**usual, encoding="utf-8", label_column=None, scheme=None)
 
     def work(peers):
         corpus, numbers = read_training(files, options, peers)
-        return corpus.sentences, corpus.names, numbers.tolist()
+        return corpus.sentences, corpus.layout.names, numbers.tolist()
 
     (first, names, numbers), (second, others, none) = in_threads(2, work)
     assert [sentence["word"] for sentence in first] == [("x",), ("y",), ("z",)]
