@@ -47,6 +47,7 @@ from jaxseq.cli._files import (
     require_rereadable,
     rereadable,
     shown,
+    warn_mixed_schemes,
 )
 from jaxseq.cli._models import BUILT_IN, BY_COLUMNS, choose_templates, usual_templates
 from jaxseq.cli._options import (
@@ -282,6 +283,7 @@ def _run_start(options: argparse.Namespace) -> int:
     dev = None
     if options.dev is not None:
         dev = read_corpus(options.dev, options, like=like)
+        warn_mixed_schemes([each.scheme() for each in (train, dev) if each is not None])
     learner = new_learner(options, templates)
     _write(out, learner, train, pool, dev, options.labels, sources)
     with opened(options.out) as run:

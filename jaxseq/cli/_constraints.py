@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxseq.cli._files import read_corpus, require_columns, require_file
+from jaxseq.cli._files import read_corpus, require_columns, require_file, warn_mixed_schemes
 from jaxseq.cli._options import add_classes_option, add_corpus_options, parse_smoothing
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def add_constraints(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     corpora = [read_corpus(path, options) for path in options.data]
+    warn_mixed_schemes([corpus.scheme() for corpus in corpora])
     gold = [labels for corpus in corpora for labels in corpus.known_labels()]
     if options.model is None:
         labels = sorted({label for labels in gold for label in labels} | set(options.classes or ()))

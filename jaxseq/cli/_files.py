@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from jaxseq.cli._options import Names
 from jaxseq.text import (
@@ -21,6 +21,7 @@ from jaxseq.text import (
     NamedFile,
     Sentence,
     TemplateExtractor,
+    corpus_scheme,
     decode_lines,
     iter_blocks,
     iter_conll,
@@ -54,10 +55,11 @@ def require_rereadable(path: Source, why: str) -> None:
         raise ValueError(f"{path}: expected a regular file, found a pipe or a device; {why}")
 
 
-def require_model_place(path: str) -> None:
+def require_model_place(path: str, *, quiet: bool = False) -> None:
     """ValueError unless a model can be saved there: training may take hours before it is.
 
-    The folder of a run of active learning is refused: the run is lost without its last model.
+    An older model may be there, which is said unless `quiet`. The folder of a run of active
+    learning is refused: the run is lost without its last model.
     """
     from jaxseq.active import holds_run
     from jaxseq.taggers import check_replaceable
@@ -69,6 +71,8 @@ def require_model_place(path: str) -> None:
                 f"{path}: expected a place outside of {folder}, which is a run of jaxseq active"
             )
     check_replaceable(place)
+    if place.is_dir() and any(place.iterdir()) and not quiet:
+        print(f"jaxseq: note: {path}: the model there will be replaced", file=sys.stderr)
     folder = place.absolute().parent
     while not folder.exists():  # saving makes the folders that are missing
         folder = folder.parent
@@ -311,6 +315,11 @@ class Corpus:
         """Names of the columns to learn from: not the label, and not those left out."""
         return self.layout.columns
 
+    def scheme(self) -> tuple[str, str | None]:
+        """The path, and the scheme of the sentences all of whose labels are known."""
+        rows = (labels for labels in self.labels if None not in labels)
+        return self.path, corpus_scheme(cast(Iterable[list[str]], rows))
+
     def known_labels(self) -> list[list[str]]:
         """The labels; ValueError when one is not known."""
         for index, labels in enumerate(self.labels, 1):
@@ -371,6 +380,18 @@ def read_corpus(
     label, unknown = layout.label_name, options.unknown_label
     labels = [[None if tag == unknown else tag for tag in s[label]] for s in kept]
     return Corpus(shown(path), kept, labels, layout, count)
+
+
+def warn_mixed_schemes(schemes: Iterable[tuple[str, str | None]]) -> None:
+    """Say so where files that go together spell spans in different schemes; None is none."""
+    first, *others = [pair for pair in schemes if pair[1] is not None] or [("", None)]
+    for path, scheme in others:
+        if scheme != first[1]:
+            print(
+                f"jaxseq: warning: {path}: expected labels of the scheme {first[1]}, as in "
+                f"{first[0]}, found {scheme} (--scheme-to {first[1]} converts while reading)",
+                file=sys.stderr,
+            )
 
 
 def _layout(

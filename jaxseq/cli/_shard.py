@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 
 from jaxseq.cli._files import (
     Layout,
@@ -16,16 +17,17 @@ from jaxseq.cli._files import (
     require_rereadable,
     rereadable,
     shown,
+    warn_mixed_schemes,
 )
 from jaxseq.cli._models import add_templates_option, choose_templates
 from jaxseq.cli._options import add_classes_option, add_column_options, add_label_column_option
-from jaxseq.text import Sentence, iter_conll
+from jaxseq.text import Sentence, corpus_scheme, iter_conll
 
 
 def add_shard(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Compute the features of a labelled corpus of columns part by part, and write them to a "
-        "folder of shards for train --shards. Each file is read three times, and never held whole."
+        "folder of shards for train --shards. Files are read several times, and never held whole."
     )
     add = parser.add_argument
     add("--train", required=True, nargs="+", metavar="FILE", help="one or more files of columns")
@@ -49,25 +51,27 @@ def _run(options: argparse.Namespace) -> int:
         sources = [copies.enter_context(rereadable(path)) for path in options.train]
         for path in sources:  # a pipe would be empty in the second reading
             require_file(path)
-            require_rereadable(path, "it is read three times")
+            require_rereadable(path, "it is read several times")
         layout, conllu = _layout(sources, options)
         templates = choose_templates(options.templates, layout.features, shown(sources[0]))
 
-        def read() -> Iterator[tuple[Sentence, list[str]]]:
-            for path in sources:
-                for sentence in iter_conll(
-                    path,
-                    layout.names,
-                    delimiter=options.delimiter,
-                    encoding=options.encoding,
-                    conllu=conllu,
-                    scheme_to=options.scheme_to,
-                    scheme_column=layout.label_name,
-                ):
-                    yield sentence, list(sentence[layout.label_name])
+        def read_file(path: Source) -> Iterator[tuple[Sentence, list[str]]]:
+            for sentence in iter_conll(
+                path,
+                layout.names,
+                delimiter=options.delimiter,
+                encoding=options.encoding,
+                conllu=conllu,
+                scheme_to=options.scheme_to,
+                scheme_column=layout.label_name,
+            ):
+                yield sentence, list(sentence[layout.label_name])
 
+        if len(sources) > 1:  # each alone, before they are mixed
+            labels = ((shown(path), (row for _, row in read_file(path))) for path in sources)
+            warn_mixed_schemes([(name, corpus_scheme(rows)) for name, rows in labels])
         folder = write_shards(
-            read,
+            lambda: chain.from_iterable(map(read_file, sources)),
             options.out,
             templates=templates,
             cutoff=options.cutoff,

@@ -25,6 +25,7 @@ from jaxseq.cli._files import (
     read_corpus,
     read_unlabelled,
     require_model_place,
+    warn_mixed_schemes,
 )
 from jaxseq.cli._models import add_templates_option, columns_read
 from jaxseq.cli._options import CommandParser, add_corpus_options, loaded_later, one_line
@@ -94,7 +95,12 @@ def add_training_options(
     add("--dev", metavar="FILE", help="another labelled corpus, to evaluate the model on")
     if model == "crf":
         sources.append(add_templates_option(add))
-    add("--out", required=True, metavar="DIR", help="where to save the model")
+    add(
+        "--out",
+        required=True,
+        metavar="DIR",
+        help="where to save the model; an older one is replaced",
+    )
     add_corpus_options(parser)
     add("--checkpoint", metavar="FILE", help=f"keep {checkpoint} here, and continue from it")
     add("--cores", type=int, metavar="N", help="threads to train with (all)")
@@ -256,7 +262,7 @@ def _count(sentences: list[Sentence], peers: Peers) -> dict[str, int]:
 def check_places(options: argparse.Namespace, peers: Peers) -> None:
     """ValueError unless the model and the checkpoint can be written."""
     if peers.is_first:  # the others write nothing, and may have no such disk
-        require_model_place(options.out)
+        require_model_place(options.out, quiet=options.quiet)
     checkpoint = options.checkpoint
     if checkpoint is None:
         return
@@ -303,6 +309,8 @@ def read_training(
             like = corpora[0] if corpora else None
             corpora.append(read_corpus(path, options, scheme, like, part, siblings))
             before += corpora[-1].sentences_in_file
+        if len(corpora) > 1:
+            warn_mixed_schemes([each.scheme() for each in corpora])
         corpus = _joined(corpora)
         if alone:
             return corpus, None
@@ -343,6 +351,7 @@ def read_dev(options: argparse.Namespace, peers: Peers, train: Corpus | None) ->
     if options.dev is None or not peers.is_first:
         return None
     dev = read_corpus(options.dev, options, like=train)
+    warn_mixed_schemes([each.scheme() for each in (train, dev) if each is not None])
     dev.known_labels()
     return dev
 
@@ -460,9 +469,11 @@ def _report(
     trained: Trained, counts: dict[str, int], unlabelled: dict[str, Any] | None, out: str
 ) -> dict[str, Any]:
     tagger: Any = trained.tagger
-    # A model that is mixed of others was not trained itself; how long that took is told apart.
+    # A model that is mixed of others was not trained itself: only how long all of it took is known.
     taken = getattr(tagger, "seconds_", {})
-    features, everything = (taken.get(name, 0.0) for name in ("features", "all"))
+    seconds = {"features": taken["features"]} if "features" in taken else {}
+    if "all" in taken:
+        seconds["training"] = taken["all"] - taken.get("features", 0.0)
     if hasattr(tagger, "extractor_"):  # a CRF
         size = {"attributes": tagger.extractor_.attribute_count}
         size["evaluations"] = tagger.n_evaluations_
@@ -476,14 +487,18 @@ def _report(
         "iterations": tagger.n_iter_,
         "loss": tagger.loss_ if math.isfinite(tagger.loss_ or 0.0) else None,  # JSON has no inf
         "outcome": tagger.outcome_,
-        "seconds": {"features": features, "training": everything - features, **trained.seconds},
+        "seconds": {**seconds, **trained.seconds},
         "model": out,
         "dev": None,
     }
 
 
 def _text(report: dict[str, Any], lines_on_method: list[str], table: str | None) -> str:
-    seconds, unlabelled = report["seconds"], report["unlabelled"]
+    unlabelled = report["unlabelled"]
+    features, training = (
+        f" ({report['seconds'][name]:.1f} s)" if name in report["seconds"] else ""
+        for name in ("features", "training")
+    )
     loss = "" if report["loss"] is None else f", loss {report['loss']:.6g}"
     title, kind = ("words", "words") if "words" in report else ("features", "attributes")
     lines = [f"read      {report['sentences']:,} sentences, {report['tokens']:,} tokens"]
@@ -493,9 +508,8 @@ def _text(report: dict[str, Any], lines_on_method: list[str], table: str | None)
         )
         lines += [f"          {counts}", *lines_on_method]
     lines += [
-        f"{title:8}  {report[kind]:,} {kind}, {report['labels']} labels "
-        f"({seconds['features']:.1f} s)",
-        f"training  {report['iterations']} iterations{loss} ({seconds['training']:.1f} s)",
+        f"{title:8}  {report[kind]:,} {kind}, {report['labels']} labels{features}",
+        f"training  {report['iterations']} iterations{loss}{training}",
         f"          {report['outcome']}",
         f"model     {report['model']}",
     ]

@@ -30,6 +30,7 @@ from jaxseq.text._schemes import SCHEMES as SCHEMES
 from jaxseq.text._schemes import IllegalTagError as IllegalTagError
 from jaxseq.text._schemes import LegalTransitions as LegalTransitions
 from jaxseq.text._schemes import convert_tags as convert_tags
+from jaxseq.text._schemes import corpus_scheme as corpus_scheme
 from jaxseq.text._schemes import detect_scheme as detect_scheme
 from jaxseq.text._schemes import legal_transitions as legal_transitions
 from jaxseq.text._schemes import parse_tag as parse_tag

@@ -48,7 +48,7 @@ def text_encoding(name: str) -> str:
         ('utf-8-sig', 'latin-1')
     """
     try:
-        b"".decode(name)  # which refuses codecs that are not of text, such as "hex"
+        " ".encode(name)  # which refuses codecs that are not of text, such as "hex"
         return "utf-8-sig" if codecs.lookup(name).name == "utf-8" else name
     except (LookupError, ValueError):
         raise ValueError(f"encoding: expected a known encoding, got {name!r}") from None
