@@ -46,6 +46,7 @@ from jaxseq.cli._files import (
     require_model_place,
     require_rereadable,
     rereadable,
+    say_replaced,
     shown,
     warn_mixed_schemes,
 )
@@ -461,6 +462,7 @@ def _run_finish(options: argparse.Namespace) -> int:
     changes = {name: value for name, value in options_set.items() if value is not None}
     run = looked_at(options.folder)  # without the lock: the run may go on meanwhile
     require_model_place(options.out)  # before the training, which may take long
+    say_replaced(options.out)
     with naming_options(changes):
         tagger = run.learner.refit(**changes)
     tagger.save(options.out)

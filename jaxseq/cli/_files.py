@@ -44,6 +44,12 @@ def require_file(path: Source) -> None:
         raise ValueError(f"{path}: expected a file, found a folder")
 
 
+def say_replaced(path: str) -> None:
+    """Say so where a model will take the place of an older one, before hours of training."""
+    if os.path.isdir(path) and os.listdir(path):
+        print(f"jaxseq: note: {path}: the model there will be replaced", file=sys.stderr)
+
+
 def is_rereadable(path: Source) -> bool:
     """Whether this is a file, and not what can be read only once, such as a pipe."""
     return isinstance(path, NamedFile) or stat.S_ISREG(os.stat(path).st_mode)
@@ -55,11 +61,11 @@ def require_rereadable(path: Source, why: str) -> None:
         raise ValueError(f"{path}: expected a regular file, found a pipe or a device; {why}")
 
 
-def require_model_place(path: str, *, quiet: bool = False) -> None:
+def require_model_place(path: str) -> None:
     """ValueError unless a model can be saved there: training may take hours before it is.
 
-    An older model may be there, which is said unless `quiet`. The folder of a run of active
-    learning is refused: the run is lost without its last model.
+    An older model may be there. The folder of a run of active learning is refused: the run is lost
+    without its last model.
     """
     from jaxseq.active import holds_run
     from jaxseq.taggers import check_replaceable
@@ -71,8 +77,6 @@ def require_model_place(path: str, *, quiet: bool = False) -> None:
                 f"{path}: expected a place outside of {folder}, which is a run of jaxseq active"
             )
     check_replaceable(place)
-    if place.is_dir() and any(place.iterdir()) and not quiet:
-        print(f"jaxseq: note: {path}: the model there will be replaced", file=sys.stderr)
     folder = place.absolute().parent
     while not folder.exists():  # saving makes the folders that are missing
         folder = folder.parent

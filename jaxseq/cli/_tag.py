@@ -75,7 +75,7 @@ def add_tag(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="K",
         help="write the K most probable labellings of each sentence, each after a line "
-        "'#rank=R,P=0.5' without a space, which no line of a token is; with --constraints, P is "
+        "'#rank=0,P=0.5' without a space, which no line of a token is; with --constraints, P is "
         "the probability times exp(−penalties)",
     )
     add_constraint_options(add)

@@ -25,6 +25,7 @@ from jaxseq.cli._files import (
     read_corpus,
     read_unlabelled,
     require_model_place,
+    say_replaced,
     warn_mixed_schemes,
 )
 from jaxseq.cli._models import add_templates_option, columns_read
@@ -262,7 +263,7 @@ def _count(sentences: list[Sentence], peers: Peers) -> dict[str, int]:
 def check_places(options: argparse.Namespace, peers: Peers) -> None:
     """ValueError unless the model and the checkpoint can be written."""
     if peers.is_first:  # the others write nothing, and may have no such disk
-        require_model_place(options.out, quiet=options.quiet)
+        require_model_place(options.out)
     checkpoint = options.checkpoint
     if checkpoint is None:
         return
@@ -417,6 +418,8 @@ def run_training(
                 check_same_files(options.unlabelled, peers)
                 part = peers.index, peers.count
                 unlabelled = read_unlabelled(options.unlabelled, options, corpus, needed, part)
+        if peers.is_first and not options.quiet:
+            say_replaced(options.out)
         data = TrainingData(corpus, numbers, unlabelled, rules)
         trained = learn(tagger, data, options, peers)
         counts = _count(corpus.sentences, peers)

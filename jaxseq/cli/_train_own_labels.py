@@ -51,14 +51,9 @@ def _add_models(
     parser: CommandParser,
     method: str,
     title: str,
-    checkpoint: str,
-    add_options: Callable[[CommandParser, Any, str], None],
+    add_options: Callable[[CommandParser, str], None],
 ) -> None:
-    """Add the models that a method may train as sub-commands; the first is the default.
-
-    `checkpoint` says in words what is kept there; `add_options` adds options to a parser and to the
-    group of the method, for a model.
-    """
+    """Add the models that a method may train as sub-commands; the first is the default."""
     models = {
         "crf": ("a conditional random field", add_crf_settings, untrained_crf),
         "hmm": ("a hidden Markov model", add_hmm_settings, untrained_hmm),
@@ -69,11 +64,7 @@ def _add_models(
 
         def add(inner: CommandParser) -> None:
             inner.description = f"{title} of {name}."
-            add_training_options(inner, checkpoint, model)
-            group = inner.add_argument_group(title.lower())
-            vocabulary = (method, model) == ("codl", "hmm")  # the others take that of all
-            add_unlabelled_options(group, required=True, vocabulary=vocabulary)
-            add_options(inner, group, model)
+            add_options(inner, model)
             add_settings(inner)
             inner.set_defaults(method=f"{method} {model}", untrained=untrained)
 
@@ -98,11 +89,13 @@ def add_self(parser: CommandParser) -> None:
         "Train on the labelled sentences, label the unlabelled ones, train on everything, until "
         "no label changes. Ctrl-C keeps the best model so far."
     )
-    kept = "the labels of the last round"
-    _add_models(parser, "self", "Self-training", kept, _add_self_options)
+    _add_models(parser, "self", "Self-training", _add_self_options)
 
 
-def _add_self_options(parser: CommandParser, group: Any, _model: str) -> None:
+def _add_self_options(parser: CommandParser, model: str) -> None:
+    add_training_options(parser, "the labels of the last round", model)
+    group = parser.add_argument_group("self-training")
+    add_unlabelled_options(group, required=True, vocabulary=False)
     group.add_argument(
         "--confidence",
         type=parse_probability,
@@ -160,11 +153,13 @@ def add_codl(parser: CommandParser) -> None:
         "Constraint-driven learning: label the unlabelled sentences under constraints, learn from "
         "that, and again. Ctrl-C keeps the best model so far."
     )
-    kept = "the labellings of the last cycle"
-    _add_models(parser, "codl", "Constraint-driven learning", kept, _add_codl_options)
+    _add_models(parser, "codl", "Constraint-driven learning", _add_codl_options)
 
 
-def _add_codl_options(parser: CommandParser, group: Any, model: str) -> None:
+def _add_codl_options(parser: CommandParser, model: str) -> None:
+    add_training_options(parser, "the labellings of the last cycle", model)
+    group = parser.add_argument_group("constraint-driven learning")
+    add_unlabelled_options(group, required=True, vocabulary=model == "hmm")
     add = group.add_argument
     add_constraint_options(add)
     add(

@@ -132,10 +132,8 @@ def test_standard_input_wherever_a_corpus_is_read(place, succeed, type_in, run):
         return json.loads(succeed(*argv, "--json"))
 
     assert piped(*TRAIN, "--train", "-", "--scheme-to", "IOBES")["sentences"] == len(TEXTS)
-    assert (
-        piped(*TRAIN, "--train", "train.txt", "--dev", "-", "--out", "n")["dev"]["overall"]["f1"]
-        == 1
-    )
+    report = piped(*TRAIN, "--train", "train.txt", "--dev", "-", "--out", "n")
+    assert report["dev"]["overall"]["f1"] == 1
     assert piped("evaluate", "--model", "n", "--test", "-")["overall"]["f1"] == 1
     shards = ["shard", "--templates", "words", "--out", "s", "--scheme-to", "IOBES"]
     assert piped(*shards, "--train", "-")["sentences"] == len(TEXTS)
@@ -151,10 +149,10 @@ def test_standard_input_wherever_a_corpus_is_read(place, succeed, type_in, run):
     type_in("a A B\n")
     assert "McNemar" in succeed("evaluate", "pairs.txt", "--against", "-")
     type_in(text.replace("NN", "NN\n"))
-    status, _, err = run(*TRAIN, "--train", "-")
+    status, _, err = run(*TRAIN, "--train", "-", "--quiet")
     assert (status, err.startswith("jaxseq: error: standard input:2: expected 3 col")) == (2, True)
     type_in(text)
-    status, _, err = run(*TRAIN, "--train", "-", "--dev", "-")
+    status, _, err = run(*TRAIN, "--train", "-", "--dev", "-", "--quiet")
     assert (status, err) == (
         2, "jaxseq: error: standard input: expected at least one sentence, found none\n",
     )  # fmt: skip
