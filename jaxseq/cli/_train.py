@@ -347,6 +347,17 @@ def _numbers_of_files(own: list[Corpus], files: int, peers: Peers) -> np.ndarray
     return np.concatenate(parts).astype(np.int64)
 
 
+def read_own_unlabelled(
+    options: argparse.Namespace, peers: Peers, train: Corpus, needed: Sequence[str]
+) -> list[Sentence] | None:
+    """Every Nth sentence of ``--unlabelled``, for the Nth process; None without the option."""
+    if options.unlabelled is None:
+        return None
+    check_same_files(options.unlabelled, peers)
+    part = peers.index, peers.count
+    return read_unlabelled(options.unlabelled, options, train, needed, part)
+
+
 def read_dev(options: argparse.Namespace, peers: Peers, train: Corpus | None) -> Corpus | None:
     """The corpus to evaluate on, by the process that reports; ValueError for unknown labels."""
     if options.dev is None or not peers.is_first:
@@ -413,11 +424,8 @@ def run_training(
             rules = None if read_rules is None else read_rules(options, peers, corpus)
             needed = tuple(dict.fromkeys([*columns_read(tagger), *columns_of_rules(rules)]))
             dev = read_dev(options, peers, corpus)
-            unlabelled = more = None
-            if options.unlabelled is not None:
-                check_same_files(options.unlabelled, peers)
-                part = peers.index, peers.count
-                unlabelled = read_unlabelled(options.unlabelled, options, corpus, needed, part)
+            unlabelled = read_own_unlabelled(options, peers, corpus, needed)
+            more = None
         if peers.is_first and not options.quiet:
             say_replaced(options.out)
         data = TrainingData(corpus, numbers, unlabelled, rules)
