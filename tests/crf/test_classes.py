@@ -44,7 +44,8 @@ def test_saved_and_loaded(tmp_path):
     trained = tagger(max_iterations=3).fit(X, Y)
     trained.save(tmp_path / "m")
     again = jaxseq.load(tmp_path / "m")
-    assert again.classes == tuple(sorted(ALL))
+    assert again.classes == tuple(ALL)
+    assert tagger().set_params(classes=set(ALL)).settings_to_json()["classes"] == sorted(ALL)
     assert again.classes_.tolist() == sorted(ALL)
     for one, other in zip(trained.predict_proba(X), again.predict_proba(X)):
         np.testing.assert_array_equal(one, other)
