@@ -211,19 +211,18 @@ def labelled_layout(
             f"{place}: expected 2 to {len(FEATURES) + 1} columns, the last one the label, or "
             f"--columns with their names; found {width}"
         )
-    label = len(names) - 1 if chosen is None else column_place(names, chosen)
-    layout = Layout(names, label)
-    if names[label] is None:
-        raise ValueError(
-            "--columns: expected a name for the last column, the label, got -"
-            if chosen is None
-            else f"--label-column: expected a column with a name, got {chosen}, which is left out"
-        )
+    if chosen is not None:
+        layout = Layout(names, column_place(names, chosen))
+        if names[layout.label] is None:
+            raise ValueError(
+                f"--label-column: expected a column with a name, got {chosen}, which is left out"
+            )
+    elif names[-1] is None:
+        raise ValueError("--columns: expected a name for the last column, the label, got -")
+    else:
+        layout = Layout(names)
     if not layout.columns:
-        raise ValueError(
-            "--columns: expected a name for the label and at least one "
-            + ("before it" if chosen is None else "more")
-        )
+        raise ValueError("--columns: expected a name for the label and at least one for the rest")
     return layout
 
 
