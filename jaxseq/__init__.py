@@ -11,6 +11,7 @@ if _TYPE_CHECKING:
     from jaxseq import active as active
     from jaxseq import constraints as constraints
     from jaxseq import crf as crf
+    from jaxseq import expectations as expectations
     from jaxseq import hmm as hmm
     from jaxseq import homotopy as homotopy
     from jaxseq import lattice as lattice
@@ -40,8 +41,8 @@ if _TYPE_CHECKING:
 # arguments, and JAX, which everything imports, takes a while to load.
 
 _PACKAGES = (
-    "active", "constraints", "crf", "hmm", "homotopy", "lattice", "metrics", "parallel",
-    "representations", "shards", "taggers", "text", "verify",
+    "active", "constraints", "crf", "expectations", "hmm", "homotopy", "lattice", "metrics",
+    "parallel", "representations", "shards", "taggers", "text", "verify",
 )  # fmt: skip
 _NAMES = {
     "active": ("ActiveLearner",),

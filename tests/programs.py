@@ -518,6 +518,10 @@ ON_THE_HOST = {
     "estimate_penalties": "runs the program of corpus_violations",
     "joint_states": "counts states",
     "read_constraints": "a file",
+    "read_expectations": "a file",
+    "rule_expectations": "looks labels up",
+    "label_shares": "counts what is known, once",
+    "attribute_shares": "counts what is known, once",
 }
 """Public functions that run no program of their own on a device, and what they do instead."""
 

@@ -33,6 +33,14 @@ def read_expectations(path: str | os.PathLike[str]) -> list[Expectation]:
     Raises:
         ValueError: for what is no such file, with the number of the expectation.
         OSError: for a file that cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        ...     _ = file.write('[[expectation]]\\ntargets = { pages = [0.1, 0.2] }')
+        ...     file.flush()
+        ...     read_expectations(file.name)[0].targets
+        {'pages': (0.1, 0.2)}
     """
     name = os.fspath(path)
     try:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import numbers
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jaxseq._io import Fingerprint, SearchStore
 from jaxseq._runtime import Outcome, progress_bar
-from jaxseq.taggers._labels import Label, check_number, check_unlabelled
+from jaxseq.taggers._labels import Label, check_number, check_unlabelled, warn_of_drift
 
 # ----------------------------------------------------------- what long jobs of many trainings share
 
@@ -177,6 +178,7 @@ class SelfTraining(BaseEstimator):
                 outcome = self._why_stop(changed, new, past)
                 if outcome is not None:  # done: the next `fit` must not go on from here
                     store.remove()
+                    self._warn_of_drift(y, new)
                     return self._end(outcome, new, past.history)
                 past = past._replace(labels=new)
                 store.save(past._asdict())  # before the next round, which may be interrupted
@@ -215,6 +217,17 @@ class SelfTraining(BaseEstimator):
             [label if p[place[label]] >= self.confidence else None for label, p in zip(*both)]
             for both in zip(tagger.predict(sentences), tagger.predict_proba(sentences))
         ]
+
+    def _warn_of_drift(self, y: Sequence[Sequence[Label]], guesses: list[Guess]) -> None:
+        if self.confidence is not None:
+            return  # what is sure enough is of other labels than the rest, in any case
+        known, now = (
+            Counter(label for labels in each for label in labels if isinstance(label, str))
+            for each in (y, guesses)
+        )
+        classes = sorted(known | now)
+        before, after = (np.array([count[name] for name in classes]) for count in (known, now))
+        warn_of_drift(classes, before, after)
 
     def _why_stop(self, changed: int, new: list[Guess], past: _Progress) -> Outcome | None:
         # In order of what says most about the result: a fixed point may also be a last round.

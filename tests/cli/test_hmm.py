@@ -106,7 +106,7 @@ def test_unlabelled_sentences_change_the_model_as_in_fit(toy, tmp_path, succeed)
     more.write_text("the\ncow\nsleeps\n\ncow\nbarks\n")
     argv = train(toy, tmp_path / "m", "--unlabelled", more, "--unknown-below", 1)
     out = succeed(*argv, "--em-weight", 0.5, "--max-iterations", 3)
-    assert "EM        soft, weight 0.5, frozen nothing" in out
+    assert "EM        soft, weight 0.5, frozen transition" in out
     X = [text.split() for text in TEXTS]
     y = [[LEXICON[word][1] for word in words] for words in X]
     same = HMMTagger(unknown_below=1, cores=1, weight=0.5, max_iterations=3)
@@ -184,7 +184,10 @@ MISTAKES = [
     (["--confidence", 0.5], "unrecognized arguments: --confidence 0.5"),
     (["--em-weight", 0.5], "--em-weight: expected along with --unlabelled FILE only"),
     (["--em-weight", 2], "argument --em-weight: expected a probability, 0 to 1, got '2'"),
-    (["--freeze", "words"], "argument --freeze: expected some of initial, transition, emission"),
+    (
+        ["--freeze", "words"],
+        "argument --freeze: expected nothing or some of initial, transition, emission",
+    ),
     (["--column", "form"], "expected a column 'form', since the model reads form"),
     (["--unknown-below", 0], "unknown_below: expected a finite number, 1 or more, got 0"),
     (["--em", "none"], "argument --em: invalid choice"),

@@ -83,6 +83,8 @@ def test_the_entropy_is_added(command, succeed):
         "entropy_weight": 0.5,
         "entropy_gradient": "mann",
         "vocabulary": "all",
+        "expectations": None,
+        "expectation_method": "gradient",
     }
     X, y = as_data(TEXTS)
     others = with_cows(as_data(MORE)[0])
@@ -103,13 +105,54 @@ def test_options_reach_fit(command, succeed, fits):
     words = [list(sentence["word"]) for sentence in first.pop("unlabelled")]
     assert words == [s["word"] for s in with_cows(as_data(MORE)[0])]
     assert (first.pop("warm_start_from"), first.pop("trained_on")) == (None, len(TEXTS))
-    assert first == {"entropy_weight": 1, "entropy_gradient": "mann", "vocabulary": "all"}
+    assert first == {
+        "entropy_weight": 0, "entropy_gradient": "mann", "vocabulary": "all",
+        "expectations": None, "expectation_method": "gradient",
+    }  # fmt: skip
     assert second["warm_start_from"].classes_.tolist() == ["B-NP", "B-VP", "I-NP", "O"]
     assert {name: second[name] for name in first} == {
-        "entropy_weight": 0, "entropy_gradient": "jiao", "vocabulary": "labelled",
+        **first, "entropy_gradient": "jiao", "vocabulary": "labelled",
     }  # fmt: skip
     assert f"\n          {len(MORE)} unlabelled sentences, {MORE_TOKENS} tokens\n" in out
     assert "\nentropy   weight 0, gradient jiao, vocabulary labelled\n" in out
+
+
+EXPECTED = """
+[[expectation]]
+when = "word[0]=cow"
+targets = { "B-NP" = [0.0, 0.1] }
+"""
+
+
+def test_a_file_says_what_is_expected(command, succeed, fits, tmp_path):
+    (tmp_path / "expected.toml").write_text(EXPECTED)
+    out = succeed(*command("a", "--expectations", "expected.toml"))
+    assert "\nexpected  1, by gradient\n" in out
+    succeed(*command("b", "--expectations", "none", "--expectation-method", "projection"))
+    first, second = fits
+    assert [each.targets for each in first["expectations"]] == [{"B-NP": (0.0, 0.1)}]
+    assert (second["expectations"], second["expectation_method"]) == ([], "projection")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--expectations", "absent.toml"], "absent.toml"),
+        (["--expectations", "bad.toml"], "bad.toml: expected TOML"),
+        (["--expectations", "none", "--expectation-method", "em"], "--expectation-method"),
+        (
+            ["--expectation-method", "projection", "--entropy-weight", 1],
+            "--entropy-weight: expected none with --expectation-method projection",
+        ),
+    ],
+)
+def test_bad_expectations_are_refused_in_one_line(command, run, tmp_path, more, message):
+    (tmp_path / "bad.toml").write_text("[[")
+    status, out, err = run(*command("m", *more))
+    assert (status, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "m").exists()
 
 
 def test_without_the_option_nothing_is_said_of_it(command, succeed, toy):
@@ -224,11 +267,12 @@ def test_cross_validation_trains_every_weight_on_every_fold(command, succeed, fi
     more = ["--train", "train.txt", "--choose-entropy-weight", "--checkpoint", "kept", "--json"]
     report = json.loads(succeed(*command("m", *more)))
     found = report["unlabelled"]["cross_validation"]
-    assert (found["weights"], found["means"]) == (list(GAMMAS), [1] * len(GAMMAS))
+    usual = [0, 1e-4, 1e-3, 1e-2, 0.1, 1]
+    assert (found["weights"], found["means"]) == (usual, [1] * len(usual))
     assert report["unlabelled"]["entropy_weight"] == 0  # the smallest of equals
     *folds, last = fits
     tried = [call["entropy_weight"] for call in folds if "entropy_weight" in call]
-    assert sorted(tried) == sorted(5 * GAMMAS[1:])
+    assert sorted(tried) == sorted(5 * usual)
     assert {call["trained_on"] for call in folds} == {4}
     assert (last["trained_on"], last["entropy_weight"]) == (5, 0)
     assert {path.name for path in tmp_path.iterdir()} == {"m", "more.txt", "train.txt"}
