@@ -20,7 +20,7 @@ import numpy as np
 import jaxseq
 from experiments.bench._report import Report
 from experiments.bench._timing import best_seconds
-from experiments.chang2007._domains import DOMAINS, Parts, read_rules
+from experiments.chang2007._domains import DOMAINS, Parts, read_rules, rules_about
 from experiments.chang2007._methods import INFERENCE, TOP_K, Search, Task, quietly
 from experiments.chang2007._settings import FORM, find_setting
 from experiments.data import Data, choose_sources
@@ -140,7 +140,8 @@ def _against_constraints(report: Report, parts: Parts, domain: Any, labelled: in
         codl = task.scores(task.train(TOP_K))[INFERENCE]
         scores.setdefault("CoDL + I", []).append(100 * codl)
         for name, tagger in _trained(task).items():
-            for how, score in task.scores(tagger).items():
+            rules = rules_about(task.rules, tagger.classes_.tolist())
+            for how, score in task.scores(tagger, rules).items():
                 scores.setdefault(f"{name}, {how}", []).append(100 * score)
     means = {name: float(np.mean(values)) for name, values in scores.items()}
     errors = {

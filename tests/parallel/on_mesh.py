@@ -18,11 +18,16 @@ from sklearn.base import clone
 from jaxseq.constraints import AtMostOnce, CoDL, Penalised, StartsWith
 from jaxseq.crf import (
     CRFTagger,
+    ExpectationTerm,
     Legal,
     Objective,
+    SharePenalty,
     entropy_regularised_gradient,
     entropy_regularised_loss,
+    lay_out,
+    make_shards,
 )
+from jaxseq.expectations import Expectation, encode_expectations
 from jaxseq.hmm import (
     EMOperator,
     HMMTagger,
@@ -31,7 +36,7 @@ from jaxseq.hmm import (
     mean_counts,
     viterbi_counts,
 )
-from jaxseq.parallel import make_mesh
+from jaxseq.parallel import make_mesh, off_mesh
 from tests.parallel import lowered, problems, stopped, streamed
 
 CASES = {
@@ -98,6 +103,42 @@ def entropy(dtype):
     yield "entropy by jax.grad", problems.distance(expected, found)
     by_hand = entropy_regularised_gradient(point, *shards, spread, **how, mesh=mesh)
     yield "entropy by hand", problems.distance(expected, by_hand)
+
+
+def expectations(dtype):
+    """Penalties on shares, and the projection onto them, with conditions on pairs and without."""
+    rng, labels = np.random.default_rng(40), [f"l{i}" for i in range(problems.LABELS)]
+    known, others = problems.draw_features(rng, 7), problems.draw_features(rng, 12)
+    sentences = [list(range(length)) for length in others.lengths]
+    wanted = [
+        Expectation({"l0": 0.5, "l1": (0.1, 0.2)}, weight=3),
+        Expectation({"l2": 0.3}, lambda places: [t % 2 == 0 for t in places], penalty="l2"),
+        Expectation({"l1 -> l1": 0.2}),
+    ]
+    odd = Expectation({"change": 0.1}, lambda places: [t % 2 == 1 for t in places])
+    spread = problems.draw_spread(rng, "dense")
+    point = problems.draw_point(rng, spread, False, dtype)
+    gold = problems.draw_labels(rng, known)
+    for name, chosen in {"shares": wanted, "pairs by condition": [*wanted, odd]}.items():
+        encoded = encode_expectations(chosen, sentences, others.lengths, labels)
+        penalty = SharePenalty.from_encoded(encoded, dtype)
+        tilt = jax.tree.map(lambda a: jnp.asarray(rng.normal(size=a.shape), dtype),
+                            penalty.transposed(penalty.least))  # fmt: skip
+        results = []
+        for count, mesh in ((1, None), (3, make_mesh())):
+            layout = lay_out(others.lengths, count, width=problems.ROW)
+            marks = make_shards(layout, encoded.predicates, encoded.sizes[0])
+            objective = Objective(
+                problems.shards_of(known, gold, count), spread, 0.3, None,
+                problems.shards_of(others, None, count), 0.2,
+                expectations=ExpectationTerm(penalty, marks), mesh=mesh,
+            )  # fmt: skip
+            penalised = problems.differentiate(objective, point)
+            features = objective.expected_features(point, tilt)
+            seen = off_mesh((objective.expect(point, tilt), features))
+            objective.projected = features
+            results.append((penalised, seen, problems.differentiate(objective, point)))
+        yield f"expectations, {name}", problems.distance(*results)
 
 
 def counts(dtype):
@@ -209,7 +250,7 @@ def main():
     for x64 in (False, True):
         dtype = "float64" if x64 else "float32"
         with jax.enable_x64(x64):
-            parts = (objectives, counts, entropy if x64 else taggers)
+            parts = (objectives, counts, *((entropy, expectations) if x64 else (taggers,)))
             found[dtype] = dict(told(pair) for part in parts for pair in part(dtype))
     with jax.enable_x64(True):
         found["shards"] = dict(told(pair) for pair in from_shards())
