@@ -65,8 +65,8 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
     _add_shards_options(parser, sources)
     group = parser.add_argument_group(
         "unlabelled sentences",
-        "Learn from sentences without labels, too: labels are to be as frequent in them as in "
-        "--train, or as --expectations says. With a weight the entropy of the model on them is "
+        "Learn from sentences without labels, too: labels are to be about as frequent in them as "
+        "in --train, or as --expectations says. With a weight the entropy of the model on them is "
         "added to the loss, so that the model is to be sure of them.",
     )
     add_unlabelled_options(group)
@@ -251,7 +251,7 @@ def _train_with_entropy(
     line = (
         "entropy   weight {entropy_weight:g}, gradient {entropy_gradient}, vocabulary {vocabulary}"
     )
-    met = "labels as frequent as in --train" if number is None else f"{number}"
+    met = "labels about as frequent as in --train" if number is None else f"{number}"
     lines = [line.format(**settings), f"expected  {met}, by {method}"]
     return Trained(tagger, interrupted, report, lines, seconds)
 

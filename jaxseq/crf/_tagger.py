@@ -209,7 +209,7 @@ class CRFTagger(SequenceTagger):
 
         of the models that explain the labels, those are preferred that are sure of the rest. By
         itself this makes them sure of the most frequent label in the end, so that `expectations`
-        hold it: by default, that labels are as frequent in U as in y. It is not concave; the
+        hold it: by default, that labels are about as frequent in U as in y. It is not concave; the
         search starts from the optimum without U.
 
         Args:
@@ -220,9 +220,10 @@ class CRFTagger(SequenceTagger):
             unlabelled: more sentences, of which no labels are known. One that `scheme` gives no
                 labelling at all adds nothing.
             expectations: of the labels of the unlabelled sentences, of `jaxseq.expectations`; each
-                takes its penalty from the objective. None is `label_shares` of y, with the weight
-                of all labelled tokens; an empty list is none at all. By mini-batches there are
-                none.
+                takes its penalty from the objective. None is `label_shares` of y with a slack of
+                1.5 and the weight of all labelled tokens: it helps where the model misses labels,
+                and does next to nothing elsewhere. An empty list is none at all. By mini-batches
+                there are none.
             expectation_method: ``"gradient"``, generalised expectation: the penalties are a part of
                 the objective. ``"projection"``, posterior regularisation: the model learns from the
                 nearest distribution that meets the expectations, and from that of the model which
@@ -372,13 +373,13 @@ class CRFTagger(SequenceTagger):
     def _usual_expectations(
         problem: Problem, labelled_tokens: float, devices: Devices
     ) -> list[Expectation]:
-        """That labels are as frequent as where they are known; none where no label is."""
+        """That labels are about as frequent as where they are known; none where no label is."""
         counts = problem.label_counts(devices)
         if not counts.sum():
             return []
         # By way of the counts, which are of all processes.
         each = ([label] * int(count) for label, count in zip(problem.classes, counts))
-        return [label_shares(each, weight=labelled_tokens)]
+        return [label_shares(each, slack=USUAL_SLACK, weight=labelled_tokens)]
 
     def _take(self, model: CRF, classes: list[str], extractor: FeatureExtractor) -> None:
         self.model_, self.extractor_ = model, extractor
@@ -558,6 +559,10 @@ def _check_coverage(extractor: FeatureExtractor, X: list[Any]) -> None:
             f"{len(column.strings)}"
         )
 
+
+USUAL_SLACK = 1.5
+"""Of label shares, unless others are asked for. Exact shares gain more where unlabelled text is just
+like the labelled one, and lose much where it is not."""
 
 FEATURES = "features."
 """Prefix of the names of the extractor's arrays in files."""

@@ -126,6 +126,7 @@ def label_shares(
     y: Iterable[Sequence[Any]],
     *,
     smoothing: float | int = LABELLED_SMOOTHING,
+    slack: float | int = 1.0,
     weight: float | int = 10.0,
     penalty: Literal["kl", "l2"] = "kl",
 ) -> Expectation:
@@ -137,6 +138,8 @@ def label_shares(
     Args:
         y: labels of sentences; those that are not known are left out.
         smoothing: added to the count of every label.
+        slack: the factor by which a share may be larger, or smaller, at no cost, 1 or more. The
+            labelled sentences may be few, and of somewhat other text.
         weight: of the `Expectation`.
         penalty: of the `Expectation`.
 
@@ -151,9 +154,11 @@ def label_shares(
     if not counts:
         raise ValueError("y: expected at least one known label, got none")
     check_number("smoothing", smoothing, 0, numbers.Real)
+    check_number("slack", slack, 1, numbers.Real)
     total = sum(counts.values()) + smoothing * len(counts)
     shares = {label: (counts[label] + smoothing) / total for label in sorted(counts)}
-    return Expectation(shares, None, weight, penalty)
+    ranges = {label: (p / slack, min(1.0, p * slack)) for label, p in shares.items()}
+    return Expectation(ranges, None, weight, penalty)
 
 
 def attribute_shares(

@@ -88,10 +88,11 @@ def test_a_hidden_markov_model_meets_expectations_and_never_gets_worse():
 
 def test_labels_are_as_frequent_as_where_they_are_known_unless_told_otherwise():
     usual = tagger().fit(X, Y, unlabelled=U)
-    same = tagger().fit(X, Y, unlabelled=U, expectations=[label_shares(Y, weight=9)])
+    expected = [label_shares(Y, weight=9, slack=1.5)]
+    same = tagger().fit(X, Y, unlabelled=U, expectations=expected)
     np.testing.assert_array_equal(usual.model_.weights, same.model_.weights)
-    other = tagger().fit(X, Y, unlabelled=U, expectations=[], entropy_weight=1e-9)
-    assert np.abs(usual.model_.weights - other.model_.weights).max() > 1e-3
+    exact = tagger().fit(X, Y, unlabelled=U, expectations=[label_shares(Y, weight=9)])
+    assert np.abs(usual.model_.weights - exact.model_.weights).max() > 1e-3
 
 
 def test_one_weight_of_the_entropy_means_the_same_for_any_number_of_sentences():
@@ -113,6 +114,9 @@ def test_a_model_that_has_collapsed_is_warned_of():
 
 def test_shares_from_labelled_sentences():
     assert label_shares(Y, smoothing=0).targets == {label: (1 / 3, 1 / 3) for label in "DNV"}
+    assert label_shares(Y, smoothing=0, slack=2).targets["D"] == (1 / 6, 2 / 3)
+    with pytest.raises(ValueError, match="slack: expected a finite number, 1 or more"):
+        label_shares(Y, slack=0.5)
     found = attribute_shares(X, Y, ["word[0]"], least_count=2, smoothing=0)
     assert {each.when: each.targets for each in found}["word[0]=the"]["D"] == (1, 1)
     assert [each.when for each in found] == ["word[0]=the", "word[0]=barks", "word[0]=cat"]
