@@ -91,7 +91,7 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
         help="how its gradient is computed; all give the same model (mann)",
     )
     add_expectations_option(
-        group, "`none` is for none at all (that labels are as frequent as in --train)"
+        group, "`none` is for none at all (that labels are about as frequent as in --train)"
     )
     group.add_argument(
         "--expectation-method",

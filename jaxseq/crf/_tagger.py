@@ -561,7 +561,7 @@ def _check_coverage(extractor: FeatureExtractor, X: list[Any]) -> None:
 
 
 USUAL_SLACK = 1.5
-"""Of label shares, unless others are asked for. Exact shares gain more where unlabelled text is just
+"""Of label shares, unless others are asked for. Exact ones gain more where unlabelled text is just
 like the labelled one, and lose much where it is not."""
 
 FEATURES = "features."
