@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxseq._io import sync_folder
+from jaxseq._io import exchange, sync_folder
 from jaxseq.active._labels import KnownLabels, new_label_names, with_labels
 from jaxseq.active._pool import Pool
 from jaxseq.active._query import STRATEGIES, Answer, Look, Proposal, Query
@@ -160,9 +160,12 @@ class RunFolder:
         self._put_in_place()
 
     def _put_in_place(self) -> None:
-        # Killed between the two, the new model is still in NEXT, and the last event names it.
-        _remove(self.path / MODEL)
-        os.replace(self.path / NEXT, self.path / MODEL)
+        model, new = self.path / MODEL, self.path / NEXT
+        if not (model.exists() and exchange(new, model)):
+            # Killed between the two, the new model is still in NEXT, and the last event names it.
+            _remove(model)
+            os.replace(new, model)
+        _remove(new)  # the old one
 
     def model(self, digest: str) -> CRFTagger:
         """The model that the last event of a training names; FileNotFoundError if it only reads,

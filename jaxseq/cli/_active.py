@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import secrets
-import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxseq._io import replacing_folder
 from jaxseq.active import STRATEGIES
 from jaxseq.cli._active_run import (
     ActiveRun,
@@ -39,11 +38,12 @@ from jaxseq.cli._files import (
     first_width,
     iter_input,
     iter_words,
+    model_place,
     read_corpus,
     read_unlabelled,
     require_columns,
     require_file,
-    require_model_place,
+    require_outside_of_runs,
     require_rereadable,
     shown,
 )
@@ -301,11 +301,11 @@ def _start_as_text(report: dict[str, Any], training: list[str]) -> str:
 
 def _require_place(out: Path) -> None:
     """ValueError unless a new folder can be made there."""
-    if Path.cwd().is_relative_to(out.resolve()):
+    if Path.cwd().is_relative_to(os.path.realpath(out)):
         raise ValueError(f"--out: expected a folder to make, got {str(out)!r}, which is in use")
     if out.is_dir() and any(out.iterdir()):
         raise ValueError(f"{out}: expected nothing or an empty folder there, found other files")
-    require_model_place(str(out))
+    require_outside_of_runs(str(out))
 
 
 def _write(
@@ -330,14 +330,9 @@ def _write(
     classes = set(options.labels or ())
     if train is not None:
         classes |= {label for row in train.labels for label in row if label is not None}
-    # Beside the place, on the same disk, so that moving it there is one step.
-    folder = out.absolute().with_name(f".{out.absolute().name}.{secrets.token_hex(6)}.tmp")
-    try:
+    with replacing_folder(out) as folder:
         learner.begin(corpora.pool, labels, sorted(classes), folder=folder)
         write_corpora(folder, corpora)
-        os.replace(folder, out)  # an empty folder there is replaced
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run_labels(options: argparse.Namespace) -> int:
@@ -448,10 +443,10 @@ def _run_finish(options: argparse.Namespace) -> int:
     options_set = {name: getattr(options, name) for name in CHANGES}
     changes = {name: value for name, value in options_set.items() if value is not None}
     run = looked_at(options.folder)  # without the lock: the run may go on meanwhile
-    require_model_place(options.out)  # before the training, which may take long
-    with naming_options(changes):
-        tagger = run.learner.refit(**changes)
-    tagger.save(options.out)
+    with model_place(options.out):  # before the training, which may take long
+        with naming_options(changes):
+            tagger = run.learner.refit(**changes)
+        tagger.save(options.out)
     report = {
         "model": options.out,
         **run.label_counts(),

@@ -6,13 +6,13 @@ import argparse
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from jaxseq._io import locked
 from jaxseq.cli._options import Names
 from jaxseq.text import (
     Block,
@@ -44,30 +44,37 @@ def require_rereadable(path: str, why: str) -> None:
         raise ValueError(f"{path}: expected a regular file, found a pipe or a device; {why}")
 
 
-def require_model_place(path: str) -> None:
-    """ValueError unless a model can be saved there: training may take hours before it is.
-
-    The folder of a run of active learning is refused: the run is lost without its last model.
-    """
+def require_outside_of_runs(path: str) -> None:
+    """ValueError for a place in a run of active learning, which is lost without its last model."""
     from jaxseq.active import holds_run
-    from jaxseq.taggers import check_replaceable
 
-    place = Path(path)
-    for folder in place.resolve().parents:
+    # Not by `Path.resolve`, for which links that lead in a circle are a RuntimeError.
+    for folder in Path(os.path.realpath(path)).parents:
         if holds_run(folder):
             raise ValueError(
                 f"{path}: expected a place outside of {folder}, which is a run of jaxseq active"
             )
-    check_replaceable(place)
-    folder = place.absolute().parent
-    while not folder.exists():  # saving makes the folders that are missing
-        folder = folder.parent
-    try:  # permissions do not say what a full or a read-only disk does
-        os.rmdir(tempfile.mkdtemp(prefix=f".{place.name}.", dir=folder))
-    except OSError as error:
-        raise ValueError(
-            f"{path}: expected a folder that can be written: {error.strerror}"
-        ) from error
+
+
+@contextmanager
+def model_place(path: str) -> Iterator[None]:
+    """The place of a model, which no other command is to write to meanwhile.
+
+    ValueError unless a model can be saved there: training may take hours before it is.
+    """
+    from jaxseq.taggers import check_replaceable
+
+    require_outside_of_runs(path)
+    check_replaceable(Path(path))
+    with ExitStack() as at_the_end:
+        try:  # permissions do not say what a full or a read-only disk does
+            at_the_end.enter_context(locked(path))
+        except OSError as error:
+            raise ValueError(
+                f"{path}: expected a folder that can be written: {error.strerror}"
+            ) from error
+        check_replaceable(Path(path))  # again, as another command may just have ended
+        yield
 
 
 def iter_input(path: str) -> Iterator[str]:

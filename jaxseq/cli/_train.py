@@ -10,7 +10,8 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -19,7 +20,7 @@ import numpy as np
 
 from jaxseq._runtime import Outcome
 from jaxseq.cli._constraints import columns_of_rules
-from jaxseq.cli._files import Corpus, read_corpus, read_unlabelled, require_model_place
+from jaxseq.cli._files import Corpus, model_place, read_corpus, read_unlabelled
 from jaxseq.cli._models import add_templates_option, columns_read
 from jaxseq.cli._options import CommandParser, add_corpus_options, loaded_later, one_line
 from jaxseq.metrics import usual_scores
@@ -37,7 +38,7 @@ FAILED, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses of one of several proc
 FAREWELL_SECONDS = 2.0
 
 # What the names of the files end with that are kept for ``--checkpoint``, after that name.
-CHECKPOINT_PARTS = ("", ".cross-validation", ".entropy-weight")
+CHECKPOINT_PARTS = ("", ".cross-validation")
 
 
 # The methods, each with a module and a line of help.
@@ -246,19 +247,29 @@ def _count(sentences: list[Sentence], peers: Peers) -> dict[str, int]:
     return dict(zip(("sentences", "tokens"), map(sum, zip(*pairs))))
 
 
-def check_places(options: argparse.Namespace, peers: Peers) -> None:
-    """ValueError unless the model and the checkpoint can be written."""
-    if peers.is_first:  # the others write nothing, and may have no such disk
-        require_model_place(options.out)
+@contextmanager
+def places(options: argparse.Namespace, peers: Peers) -> Iterator[None]:
+    """The place of the model, for this command alone; ValueError unless it and the checkpoint can
+    be written."""
+    with ExitStack() as at_the_end:
+        with peers.guard():
+            if peers.is_first:  # the others write nothing, and may have no such disk
+                at_the_end.enter_context(model_place(options.out))
+            _check_checkpoint(options)
+        yield
+
+
+def _check_checkpoint(options: argparse.Namespace) -> None:
     checkpoint = options.checkpoint
     if checkpoint is None:
         return
     if os.path.isdir(checkpoint):
         raise ValueError(f"{checkpoint}: expected a file, found a folder")
     # Saving replaces the folder as a whole, and the checkpoint would go with it.
-    model = Path(options.out).resolve()
+    model = Path(os.path.realpath(options.out))
     for name in (checkpoint + part for part in CHECKPOINT_PARTS):
-        if model in (Path(name).resolve(), *Path(name).resolve().parents):
+        place = Path(os.path.realpath(name))
+        if model in (place, *place.parents):
             raise ValueError(f"{name}: expected a file outside of the model's folder {options.out}")
 
 
@@ -344,7 +355,8 @@ class Trained:
 
     `interrupted` says in words what was done before Ctrl-C, None without one; `method` how
     unlabelled sentences were used, and `lines` the same in words; `seconds` are those of more than
-    the tagger's own training; `predict` labels sentences where the tagger's method does not.
+    the tagger's own training; `predict` labels sentences where the tagger's method does not;
+    `needless` are files that nothing can go on from once the model is saved.
     """
 
     tagger: CRFTagger | HMMTagger
@@ -353,6 +365,7 @@ class Trained:
     lines: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     predict: Callable[[list[Sentence]], list[list[str]]] | None = None
+    needless: Sequence[str] = ()
 
 
 def iterations_before_interrupt(tagger: CRFTagger) -> str | None:
@@ -384,8 +397,11 @@ def run_training(
     """
 
     def train(options: argparse.Namespace, peers: Peers) -> int:
+        with places(options, peers):
+            return train_there(options, peers)
+
+    def train_there(options: argparse.Namespace, peers: Peers) -> int:
         with peers.guard():
-            check_places(options, peers)
             corpus, numbers = read_training(options.train, options, peers)
             tagger = untrained(options, corpus)
             rules = None if read_rules is None else read_rules(options, peers, corpus)
@@ -426,7 +442,9 @@ def finish(
             f"jaxseq: interrupted after {trained.interrupted}: the best model so far is kept",
             file=sys.stderr,
         )
-    tagger.save(options.out)
+    _save(tagger, options)
+    for path in trained.needless if trained.interrupted is None else ():
+        Path(path).unlink(missing_ok=True)
     if unlabelled is not None:
         unlabelled = {**unlabelled, **(trained.method or {})}
     report, table = _report(trained, counts, unlabelled, options.out), None
@@ -442,6 +460,16 @@ def finish(
         lines = trained.lines
         print(json.dumps(report, allow_nan=False) if options.json else _text(report, lines, table))
     return 0
+
+
+def _save(tagger: CRFTagger | HMMTagger, options: argparse.Namespace) -> None:
+    try:
+        tagger.save(options.out)
+    except OSError as error:
+        if options.checkpoint is None or not os.path.exists(options.checkpoint):
+            raise
+        reason = f"{error.strerror}; {options.checkpoint} has what was learnt, for the same command"
+        raise OSError(error.errno, reason, options.out) from error
 
 
 def _report(

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from jaxseq.cli._files import Corpus
 from jaxseq.cli._models import add_crf_settings, untrained_crf
 from jaxseq.cli._options import flag, parse_weight, require_with
@@ -21,9 +19,9 @@ from jaxseq.cli._train import (
     add_process_options,
     add_training_options,
     add_unlabelled_options,
-    check_places,
     finish,
     iterations_before_interrupt,
+    places,
     read_dev,
     run_in_processes,
     run_training,
@@ -33,7 +31,6 @@ from jaxseq.text import Sentence
 if TYPE_CHECKING:
     from jaxseq.crf import CRFTagger, EntropyWeights
     from jaxseq.parallel import Peers
-    from jaxseq.taggers import Notes
 
 FOLDS = 5
 ENTROPY_OPTIONS = ("entropy_weight", "entropy_gradient", "vocabulary", "choose_entropy_weight")
@@ -46,8 +43,8 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
     )
     sources = add_training_options(
         parser,
-        "the unfinished search (and of --choose-entropy-weight the scores and the choice, in "
-        "FILE.cross-validation and FILE.entropy-weight)",
+        "the unfinished search (and the scores of --choose-entropy-weight, in "
+        "FILE.cross-validation)",
         "crf",
     )
     add_crf_settings(parser)
@@ -112,18 +109,18 @@ def _learn(
     return Trained(tagger, iterations_before_interrupt(tagger))
 
 
-# Entropy regularisation. Cross-validation may take hours, so that what it has found is kept until
-# the training with the chosen weight is over, too.
+# Entropy regularisation. Cross-validation may take hours, so that its scores are kept until the
+# model that was trained with the chosen weight is saved, too.
 
 
 @dataclass(frozen=True)
 class EntropyChoice:
-    """What cross-validation has found; the notes keep it from being made again."""
+    """What cross-validation has found, and the files that keep it from being made again."""
 
     result: EntropyWeights
     scoring: str
     seconds: float
-    notes: Notes
+    files: Sequence[str]
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -146,41 +143,28 @@ class EntropyChoice:
 def _choose_weight(
     tagger: CRFTagger, train: Corpus, unlabelled: list[Sentence], options: argparse.Namespace
 ) -> EntropyChoice:
-    """Cross-validate, or continue that, or recall what it found if it was over."""
-    from jaxseq.crf import EntropyWeights, choose_entropy_weight, usual_scoring
-    from jaxseq.taggers import Notes, settings_of
+    """Cross-validate, or continue that, or recall its scores if it was over."""
+    from jaxseq.crf import choose_entropy_weight, usual_scoring
 
     began = time.perf_counter()
     scoring = usual_scoring(
         label for labels in train.labels for label in labels if label is not None
     )
-    scores_file = choice_file = None
-    if options.checkpoint is not None:
-        scores_file, choice_file = (options.checkpoint + part for part in CHECKPOINT_PARTS[1:])
-    vocabulary = options.vocabulary or "all"
-    # Anything that a score depends on belongs to the job: notes of another one are refused.
-    settings = settings_of(tagger)
-    job = (settings, scoring, FOLDS, vocabulary, train.sentences, train.labels, unlabelled)
-    notes = Notes(choice_file, job)
-    kept = notes.load()
-    if kept is not None:
-        result = EntropyWeights(tuple(kept["weights"]), np.array(kept["scores"]))
-    else:
-        result = choose_entropy_weight(
-            tagger,
-            train.sentences,
-            train.labels,
-            unlabelled=unlabelled,
-            folds=FOLDS,
-            scoring=scoring,
-            seed=options.seed,
-            entropy_gradient=options.entropy_gradient or "mann",
-            vocabulary=vocabulary,
-            progress=tagger.progress,
-            checkpoint=scores_file,
-        )
-        notes.save({"weights": list(result.weights), "scores": result.scores.tolist()})
-    return EntropyChoice(result, scoring, time.perf_counter() - began, notes)
+    file = None if options.checkpoint is None else options.checkpoint + CHECKPOINT_PARTS[1]
+    result = choose_entropy_weight(
+        tagger,
+        train.sentences,
+        train.labels,
+        unlabelled=unlabelled,
+        folds=FOLDS,
+        scoring=scoring,
+        seed=options.seed,
+        entropy_gradient=options.entropy_gradient or "mann",
+        vocabulary=options.vocabulary or "all",
+        progress=tagger.progress,
+        checkpoint=file,
+    )
+    return EntropyChoice(result, scoring, time.perf_counter() - began, [file] if file else [])
 
 
 def _train_with_entropy(
@@ -208,14 +192,15 @@ def _train_with_entropy(
     interrupted = iterations_before_interrupt(tagger)
     report, seconds = {"method": "entropy", **settings}, {}
     if choice is not None:
-        if interrupted is None:  # else the same command continues, with the same choice
-            choice.notes.remove()
         report["cross_validation"] = choice.as_dict()
         seconds["cross_validation"] = choice.seconds
     line = (
         "entropy   weight {entropy_weight:g}, gradient {entropy_gradient}, vocabulary {vocabulary}"
     )
-    return Trained(tagger, interrupted, report, [line.format(**settings)], seconds)
+    needless = () if choice is None else choice.files
+    return Trained(
+        tagger, interrupted, report, [line.format(**settings)], seconds, needless=needless
+    )
 
 
 # Shards: training from a folder of ``jaxseq shard``, which may be larger than memory.
@@ -272,11 +257,15 @@ def _check_shards_options(options: argparse.Namespace) -> None:
 
 
 def _train_from_shards(options: argparse.Namespace, peers: Peers) -> int:
+    with places(options, peers):
+        return _train_there(options, peers)
+
+
+def _train_there(options: argparse.Namespace, peers: Peers) -> int:
     from jaxseq.parallel import make_mesh
     from jaxseq.shards import read_index, train_from_shards
 
     with peers.guard():
-        check_places(options, peers)
         dev = read_dev(options, peers, None)
     tagger = train_from_shards(
         options.shards,

@@ -90,7 +90,8 @@ def choose_entropy_weight(
         entropy_gradient: as in `CRFTagger.fit`.
         vocabulary: as in `CRFTagger.fit`.
         progress: show a progress bar; None shows it on a terminal.
-        checkpoint: a file to keep scores in, to go on from after an interrupt.
+        checkpoint: a file to keep scores in, to go on from after an interrupt. It stays, and gives
+            the same choice again at once.
 
     Returns:
         `EntropyWeights`, whose `best` is for ``CRFTagger.fit(..., entropy_weight=…)``.
@@ -121,13 +122,14 @@ def choose_entropy_weight(
         raise ValueError(f"folds: expected at most one per sentence, {len(X)}, got {folds}")
     about = (settings_of(tagger), gammas, int(folds), _scoring_name(scoring), int(seed), vocabulary)
     store = SearchStore(checkpoint, lambda: Fingerprint("entropy weight", about, X, y, pool))
-    saved = store.load()
-    known: dict[str, float] = {} if saved is None else saved.notes
     how = {"entropy_gradient": entropy_gradient, "vocabulary": vocabulary}
     # Folds of sentences; the unlabelled ones are the same in all.
     splits = KFold(folds, shuffle=True, random_state=seed).split(X)
     scores = np.zeros((len(gammas), folds))
-    with progress_bar("cross-validation", folds * len(gammas), progress) as tick:
+    total = folds * len(gammas)
+    with store.alone(), progress_bar("cross-validation", total, progress) as tick:
+        saved = store.load()
+        known: dict[str, float] = {} if saved is None else saved.notes
         for fold, (train, held_out) in enumerate(splits):
             fit = _trainer(tagger, _pick(X, train), _pick(y, train), pool, how)
             tests, gold = _pick(X, held_out), _pick(y, held_out)
@@ -138,7 +140,6 @@ def choose_entropy_weight(
                     store.save(known)
                 scores[row, fold] = known[name]
                 tick(fold * len(gammas) + row + 1, scores[row, fold])
-    store.remove()
     return EntropyWeights(gammas, scores)
 
 

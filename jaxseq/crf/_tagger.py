@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 from sklearn.utils.validation import check_is_fitted
 
+from jaxseq._runtime import forget_programs
 from jaxseq.crf._carry_over import carry_over
 from jaxseq.crf._decoding import ScoredSentences
 from jaxseq.crf._learnt_weights import make_spread
@@ -85,8 +86,10 @@ class CRFTagger(SequenceTagger):
         progress: show a progress bar; None shows it on a terminal.
         checkpoint: a file to keep the unfinished search in, every `checkpoint_every` iterations (or
             every epoch), and when it ends early. If the file is there when `fit` starts, the search
-            goes on from it, with the same result as if it had never stopped. It is removed when
-            the search is over. It may go on with other cores, devices and processes.
+            goes on from it, with the same result as if it had never stopped; a search that was
+            over gives its model again. `save` removes it. It may go on with other cores, devices
+            and processes. Clones of the tagger have none: the folds of a cross-validation would
+            share it.
         dtype: ``"float32"``, or ``"float64"`` where JAX has 64-bit numbers switched on.
         representation: what was learnt of words from text without labels, of
             `jaxseq.representations.learn_representation`, or its file. Unless `templates` call it
@@ -309,6 +312,7 @@ class CRFTagger(SequenceTagger):
         """How the search went."""
         self.loss_, self.outcome_ = fitted.loss, fitted.outcome
         self.n_iter_, self.n_evaluations_ = fitted.iterations, fitted.evaluations
+        self._remove_when_saved(fitted.unsaved)
 
     def _learns_transitions(self) -> bool:
         return not isinstance(self.templates, Templates) or self.templates.transitions
@@ -337,6 +341,7 @@ class CRFTagger(SequenceTagger):
 
     def _scored(self, X: Iterable[Any]) -> ScoredSentences:
         check_is_fitted(self, "model_")
+        forget_programs()
         sentences = list(check_sentences(X))  # read twice: for features, and by constraints
         return ScoredSentences(self.model_, self.extractor_.transform(sentences), sentences)
 

@@ -13,8 +13,6 @@ import itertools
 import json
 import math
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -23,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxseq._io import replacing_folder
 from jaxseq.crf import EncodedLabels, without_gaps
 from jaxseq.lattice import pack_lengths
 from jaxseq.taggers import Label, check_labels, encode_labels, find_classes
@@ -468,15 +467,8 @@ def write_shards(
     new_extractor = partial(DictExtractor, cutoff=cutoff)
     if templates is not None:
         new_extractor = partial(TemplateExtractor, templates, cutoff=cutoff)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
-    try:
-        new = temporary / "new"
-        new.mkdir(mode=0o755)
+    with replacing_folder(place) as new:
         _Writer(lambda: _parts(read(), shard_tokens), new, new_extractor).write()
-        os.replace(new, place)  # in one step, also onto an empty folder
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return place
 
 

@@ -23,6 +23,7 @@ from jaxseq.taggers._notes import settings_of as settings_of
 
 if _TYPE_CHECKING:
     from jaxseq.taggers._base import Decodable as Decodable
+    from jaxseq.taggers._base import KeepsSearch as KeepsSearch
     from jaxseq.taggers._base import SequenceTagger as SequenceTagger
     from jaxseq.taggers._base import split_by_sentence as split_by_sentence
     from jaxseq.taggers._base import token_score as token_score
@@ -46,6 +47,7 @@ __all__ = [
 _LATER = {
     "ARRAYS": "jaxseq.taggers._store",
     "Decodable": "jaxseq.taggers._base",
+    "KeepsSearch": "jaxseq.taggers._base",
     "SelfTraining": "jaxseq.taggers._self_training",
     "SequenceTagger": "jaxseq.taggers._base",
     "check_replaceable": "jaxseq.taggers._store",

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from jaxseq._io import Fingerprint, SearchStore
 from jaxseq._runtime import Outcome, progress_bar
+from jaxseq.taggers._base import KeepsSearch
 from jaxseq.taggers._labels import Label, check_number, check_unlabelled
 from jaxseq.taggers._notes import fresh, settings_of
 
 Guess = list[str | None]
 
 
-class SelfTraining(BaseEstimator):
+class SelfTraining(KeepsSearch):
     """Train, label the unlabelled sentences, train on everything, until no label changes.
 
     The baseline of Jiao et al. 2006: each round trains anew on the labelled sentences and on the
@@ -94,6 +94,12 @@ class SelfTraining(BaseEstimator):
         store = SearchStore(
             self.checkpoint, lambda: Fingerprint("self-training", about, X, y, unlabelled)
         )
+        with store.alone():
+            return self._fit(X, y, unlabelled, store)
+
+    def _fit(
+        self, X: list[Any], y: list[Any], unlabelled: list[Any], store: SearchStore
+    ) -> SelfTraining:
         saved = store.load()
         # Of an earlier `fit`: what is here after Ctrl-C must be of this one.
         self.__dict__.pop("tagger_", None)
@@ -125,8 +131,8 @@ class SelfTraining(BaseEstimator):
                 past.history.append({"changed": changed, "learnt_from": _count_known(labels)})
                 tick(len(past.history), changed)
                 outcome = self._why_stop(changed, new, past)
-                if outcome is not None:  # done: the next `fit` must not go on from here
-                    store.remove()
+                if outcome is not None:
+                    tagger._remove_when_saved(store)  # until then, to learn it again
                     return self._end(outcome, new, past.history)
                 past = past._replace(labels=new)
                 store.save(past._asdict())  # before the next round, which may be interrupted

@@ -14,15 +14,13 @@ import hashlib
 import importlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from jaxseq._io import sync_file, sync_folder
+from jaxseq._io import recover_folder, replacing_folder
 from jaxseq._runtime import Outcome
 
 if TYPE_CHECKING:
@@ -98,11 +96,14 @@ def save_tagger(tagger: SequenceTagger, path: str | os.PathLike[str]) -> None:
         about["kind"] = tagger.kind
     about["checksum"] = _checksum(about)
     text = json.dumps(about, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    _write_folder(path, {ARRAYS: data, ABOUT: f"{text}\n".encode()})
+    with replacing_folder(path, old_may_be=True) as new:
+        (new / ARRAYS).write_bytes(data)
+        (new / ABOUT).write_text(f"{text}\n", "utf-8")
 
 
 def check_replaceable(path: Path) -> None:
     """ValueError where writing would destroy something other than an older model."""
+    recover_folder(path)
     if not path.exists() and not path.is_symlink():
         return
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else None
@@ -130,33 +131,6 @@ def _checksum(about: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _write_folder(path: Path, files: dict[str, bytes]) -> None:
-    """All files, under a temporary name until they are complete."""
-    path = path.absolute()  # "." has a name, too
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Beside its place, not in /tmp: only within one file system is a rename atomic.
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    old = temporary / "old"
-    try:
-        new = temporary / "new"
-        new.mkdir(mode=0o755)  # mkdtemp's own folder is closed to everyone else
-        for name, data in files.items():
-            (new / name).write_bytes(data)
-            sync_file(new / name)  # a name must not be on the disk before what it names
-        sync_folder(new)
-        if path.exists():  # a folder that is not empty cannot be replaced in one step
-            os.replace(path, old)
-        try:
-            os.replace(new, path)
-        except BaseException:
-            if old.exists():
-                os.replace(old, path)
-            raise
-        sync_folder(path.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
 # ------------------------------------------------------------------------------------ loading
 
 
@@ -178,6 +152,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     from safetensors.numpy import load as from_bytes
 
     path = Path(path)
+    if not path.exists():  # a save that was killed may have moved it away
+        recover_folder(path)
     about = _read_about(path)
     data = _read(path / ARRAYS)
     described = about.get("arrays")
