@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jaxseq._io import Fingerprint, SearchStore
 from jaxseq._runtime import Outcome, progress_bar
-from jaxseq.taggers._base import KeepsSearch
+from jaxseq.taggers._base import KeepsSearch, SequenceTagger
 from jaxseq.taggers._labels import Label, check_number, check_unlabelled
 from jaxseq.taggers._notes import fresh, settings_of
 
@@ -132,7 +132,10 @@ class SelfTraining(KeepsSearch):
                 tick(len(past.history), changed)
                 outcome = self._why_stop(changed, new, past)
                 if outcome is not None:
-                    tagger._remove_when_saved(store)  # until then, to learn it again
+                    if isinstance(tagger, SequenceTagger):
+                        tagger._remove_when_saved(store)  # until then, to learn it again
+                    else:
+                        store.remove()
                     return self._end(outcome, new, past.history)
                 past = past._replace(labels=new)
                 store.save(past._asdict())  # before the next round, which may be interrupted

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import jaxseq
+from jaxseq import _io
 from jaxseq.active import Answer, SequenceQueries, SpanQueries, TokenQueries, _run
 from jaxseq.active._run import DATABASE, MODEL, NEXT, RunFolder
-from jaxseq.taggers import _store
 from tests.taggers.toys import LABELS, toy_corpus, words_of
 
 DICTS, Y = toy_corpus(5, sentences=30)
@@ -313,8 +313,8 @@ def test_a_save_that_was_killed_leaves_nothing_for_ever(tmp_path, monkeypatch):
     learner.answer(gold(learner.propose()))
     before = sorted(path.name for path in folder.iterdir())
     with monkeypatch.context() as killed:  # nothing of a killed process tidies up
-        killed.setattr(_store.shutil, "rmtree", lambda *_, **__: None)
-        killed.setattr(_store.os, "replace", _fails)
+        killed.setattr(_io.shutil, "rmtree", lambda *_, **__: None)
+        killed.setattr(_io.os, "replace", _fails)
         with pytest.raises(OSError, match="killed"):
             learner.train()
     assert sorted(path.name for path in folder.iterdir()) != before
