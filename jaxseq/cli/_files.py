@@ -36,6 +36,9 @@ def require_file(path: str) -> None:
         raise ValueError(f"{path}: expected a file, there is none")
     if os.path.isdir(path):
         raise ValueError(f"{path}: expected a file, found a folder")
+    mode = os.stat(path).st_mode
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # which may have no end
+        raise ValueError(f"{path}: expected a file or a pipe, found a device")
 
 
 def require_rereadable(path: str, why: str) -> None:

@@ -15,6 +15,8 @@ Names = tuple[str | None, ...]
 WEIGHTS = ("mixed", "observed", "dense", "tied")
 
 
+LARGEST = 2**31 - 1  # of whole numbers; no count of anything comes near it
+
 LONGEST_MESSAGE = 1000  # characters; a message may quote a line of a file that is no text
 
 
@@ -36,6 +38,7 @@ class CommandParser(argparse.ArgumentParser):
     ) -> None:
         # An abbreviation would change its meaning with every option that is added.
         super().__init__(allow_abbrev=False, **settings)
+        self.register("type", int, parse_int)
         self._add_options = add_options
         self._default: str | None = None
 
@@ -101,6 +104,15 @@ def require_with(options: argparse.Namespace, names: tuple[str, ...], needed: st
 
 
 # Types of arguments. Their errors are argparse's own: it adds the option that they are about.
+
+
+def parse_int(text: str) -> int:
+    """A whole number that has room everywhere, as an argument; what ``type=int`` means."""
+    # Neither ten digits nor thousands, of which int() has an error of its own.
+    value = int(text) if len(text) < 20 else LARGEST + 1
+    if abs(value) > LARGEST:
+        raise argparse.ArgumentTypeError(f"expected at most {LARGEST}, got {text!r:.60}")
+    return value
 
 
 def parse_count(text: str) -> int:

@@ -433,8 +433,10 @@ def finish(
     """Save the model, evaluate and report, by the first process; returns the exit status."""
     from jaxseq.hmm import ImpossibleSentence
 
+    # There is a model after Ctrl-C, but not the one that a script would go on with.
+    status = 0 if trained.interrupted is None else INTERRUPTED
     if not peers.is_first:
-        return 0
+        return status
     # From here on nothing is exchanged: the other processes are done.
     tagger = trained.tagger
     if trained.interrupted is not None:
@@ -459,7 +461,7 @@ def finish(
     if not options.quiet:
         lines = trained.lines
         print(json.dumps(report, allow_nan=False) if options.json else _text(report, lines, table))
-    return 0
+    return status
 
 
 def _save(tagger: CRFTagger | HMMTagger, options: argparse.Namespace) -> None:

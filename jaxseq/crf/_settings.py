@@ -15,7 +15,7 @@ from jaxseq._runtime import usable_cores
 from jaxseq.crf._lbfgs import Settings
 from jaxseq.crf._parameters import WeightSet
 from jaxseq.crf._score_gradient import BY_ROW, EntropyGradient
-from jaxseq.taggers import check_number
+from jaxseq.taggers import MAX_CORES, check_number
 
 if TYPE_CHECKING:
     from jaxseq.crf._tagger import CRFTagger
@@ -70,7 +70,7 @@ class Plan:
         for name, low in AT_LEAST.items():
             check_number(name, getattr(tagger, name), low, numbers.Integral)
         if tagger.cores is not None:
-            check_number("cores", tagger.cores, 1, numbers.Integral)
+            check_number("cores", tagger.cores, 1, numbers.Integral, MAX_CORES)
         if not isinstance(tagger.checkpoint, str | os.PathLike | None):
             raise ValueError(f"checkpoint: expected a path or None, got {tagger.checkpoint!r:.60}")
         for name, among in CHOICES.items():
@@ -158,10 +158,14 @@ class EntropyTerm:
 
     def pieces(self, iterations: int) -> list[tuple[float, int]]:
         """The schedule as (γ, iterations) of a search of so many, equal neighbours as one."""
+        if not callable(
+            self.weight
+        ):  # whatever the number of iterations, of which there may be many
+            return [(self.at(0), iterations)] if iterations else []
         pieces: list[tuple[float, int]] = []
         for start in range(0, iterations, ANNEAL_EVERY):
             weight, count = self.at(start), min(ANNEAL_EVERY, iterations - start)
-            # A constant must be one stage: each begins with an empty memory of curvature.
+            # Equals must be one stage: each begins with an empty memory of curvature.
             if pieces and pieces[-1][0] == weight:
                 pieces[-1] = (weight, pieces[-1][1] + count)
             else:

@@ -32,6 +32,7 @@ from jaxseq.hmm._em import EMOperator, EMState, Evaluation, Smoothing, iterate_e
 from jaxseq.hmm._model import HMM, Multinomials
 from jaxseq.parallel import Devices, check_mesh, mesh_peers, spans_processes
 from jaxseq.taggers import (
+    MAX_CORES,
     Label,
     check_labels,
     check_number,
@@ -130,7 +131,7 @@ def check_hmm_settings(tagger: HMMTagger) -> None:
     for name, low in {"unknown_below": 1, "max_iterations": 0, "checkpoint_every": 1}.items():
         check_number(name, getattr(tagger, name), low, numbers.Integral)
     if tagger.cores is not None:
-        check_number("cores", tagger.cores, 1, numbers.Integral)
+        check_number("cores", tagger.cores, 1, numbers.Integral, MAX_CORES)
     check_balance("weight", tagger.weight)
     for name, among in CHOICES.items():
         if getattr(tagger, name) not in among:

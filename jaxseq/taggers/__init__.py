@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from jaxseq._io import plain_text as _plain_text
 from jaxseq._lazy import lazy_names as _lazy_names
+from jaxseq.taggers._labels import MAX_CORES as MAX_CORES
 from jaxseq.taggers._labels import UNKNOWN as UNKNOWN
 from jaxseq.taggers._labels import EncodedLabels as EncodedLabels
 from jaxseq.taggers._labels import Label as Label

@@ -14,6 +14,7 @@ import hashlib
 import importlib
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -124,6 +125,10 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+
+
 def _checksum(about: dict[str, Any]) -> str:
     """Of everything but itself; without white space, which may change."""
     body = {name: value for name, value in about.items() if name != "checksum"}
@@ -214,6 +219,8 @@ def _build(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> SequenceTagg
         value = about["training"][name]
         if name == "outcome" and value is not None:
             value = Outcome(value)  # ValueError for the text of none of its members
+        elif value is not None and (isinstance(value, bool) or not _is_finite(value)):
+            raise ValueError(f"{name}: expected a finite number, got {value!r:.80}")
         setattr(tagger, attribute, value)
     return tagger
 

@@ -158,7 +158,7 @@ def test_settings_and_interrupts_of_self_training(command, run, monkeypatch):
     monkeypatch.setattr("jaxseq.taggers.SelfTraining", Interrupted)
     more = ["--confidence", 0.75, "--confidence-of", "token", "--quiet", "--checkpoint", "kept"]
     status, out, err = run(*command("m", *more, method=["self"]))
-    assert (status, out) == (0, "")
+    assert (status, out) == (130, "")
     assert "interrupted after 2 rounds of self-training: the best model so far is kept" in err
     assert (given["confidence"], given["confidence_of"]) == (0.75, "token")
     assert (given["checkpoint"], given["progress"]) == ("kept", False)
@@ -252,7 +252,7 @@ def test_scores_are_kept_until_the_model_is_saved(
     with monkeypatch.context() as patch:
         patch.setattr(_lbfgs, "iterate", iterate)
         status, _, err = run(*given)
-    assert status == 0
+    assert status == 130
     assert "interrupted after 3 iterations" in err
     assert choices[0]["checkpoint"] == "kept.cross-validation"
     assert {path.name for path in tmp_path.glob("kept*")} == {"kept", "kept.cross-validation"}
