@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -263,6 +263,8 @@ def _check_checkpoint(options: argparse.Namespace) -> None:
     checkpoint = options.checkpoint
     if checkpoint is None:
         return
+    with suppress(FileNotFoundError, NotADirectoryError):
+        os.stat(checkpoint)  # an error for links that lead in a circle, and names that are too long
     if os.path.isdir(checkpoint):
         raise ValueError(f"{checkpoint}: expected a file, found a folder")
     # Saving replaces the folder as a whole, and the checkpoint would go with it.

@@ -10,26 +10,22 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 ODD_TEXTS = (
-    "", " ", "\t", "\n", "\r\n", "\0", "-", "--", "#", "=", "[", "]]", "{", '"', "'", "\\", "%s", "%x[0,0]",
-    "é", "\u2028", "\ufeff", "\U0001f40c", "ß", "-DOCSTART-", "-X-", "O", "B-", "I-NP", "B-NP", "X" * 500,
-    "nan", "inf", "-1", "1e999", "99999999999999999999", "null", "../x", "word[0]", "label[0]", "word[99999999]",
+    "", " ", "\t", "\n", "\r\n", "\0", "-", "--", "#", "=", "[", "]]", "{", '"', "'", "\\", "%s",
+    "é", "\u2028", "\ufeff", "\U0001f40c", "ß", "-DOCSTART-", "-X-", "O", "B-", "I-NP", "B-NP",
+    "nan", "inf", "-1", "1e999", "99999999999999999999", "null", "../x", "word[0]", "label[0]",
+    "%x[0,0]", "word[99999999]", "X" * 500,
 )  # fmt: skip
 ODD_BYTES = (
-    b"\xff",
-    b"\x80",
-    b"\xef\xbb\xbf",
-    b"\0" * 9,
-    b"\x1f\x8b",
-    b"PK\x03\x04",
-    b"\xed\xa0\x80",
-)
+    b"\xff", b"\x80", b"\xef\xbb\xbf", b"\0" * 9, b"\x1f\x8b", b"PK\x03\x04", b"\xed\xa0\x80",
+)  # fmt: skip
 ODD_VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2, 3.5, 1e308, 2**31, 2**63, 10**30, float("nan"), float("inf"), "", "x", "O",
-    [], [[]], {}, {"a": 1}, ["O"], [None], "é\ud800",
+    None, True, False, 0, -1, 1, 2, 3.5, 1e308, 2**31, 2**63, 10**30, float("nan"), float("inf"),
+    "", "x", "O", [], [[]], {}, {"a": 1}, ["O"], [None], "é\ud800",
 )  # fmt: skip
 
 
@@ -146,12 +142,10 @@ def forge_arrays(data: bytes, rng: random.Random) -> bytes:
     elif kind == 4:
         arrays[name] = array[None]
     elif array.size:
-        odd = (
-            (-1, 10**9, 2**31 - 1)
-            if array.dtype.kind in "iu"
-            else (float("nan"), float("inf"), 1e38)
-        )
-        array.reshape(-1)[rng.randrange(array.size)] = array.dtype.type(0) + rng.choice(odd) % 2**31
+        limits = np.iinfo(array.dtype) if array.dtype.kind in "iu" else np.finfo(np.float32)
+        odd = [limits.min, limits.max, 0]
+        odd += [float("nan"), float("-inf")] if array.dtype.kind == "f" else []
+        array.reshape(-1)[rng.randrange(array.size)] = rng.choice(odd)
         arrays[name] = array
     return save(arrays, metadata)
 
