@@ -13,7 +13,6 @@ import glob
 import hashlib
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -281,20 +280,6 @@ def sync_folder(path: Path) -> None:
             os.fsync(number)
     finally:
         os.close(number)
-
-
-def as_os_error(error: Exception, path: str | os.PathLike[str]) -> OSError:
-    """What a library that writes files by itself says went wrong, with the path.
-
-    Example:
-        >>> as_os_error(Exception("I/O error: No space left on device (os error 28)"), "state")
-        OSError(28, 'No space left on device')
-    """
-    # safetensors is written in Rust, which names the error of the system at the end.
-    number = re.search(r"\(os error (\d+)\)", str(error))
-    if number is None:
-        return OSError(f"{os.fspath(path)}: cannot be written: {error}")
-    return OSError(int(number[1]), os.strerror(int(number[1])), os.fspath(path))
 
 
 Tree = TypeVar("Tree")
@@ -637,18 +622,15 @@ def write_checkpoint(
     path: str | os.PathLike[str], about: str, notes: Any, arrays: dict[str, Any]
 ) -> None:
     """Write a file of a `SearchStore`, at once or not at all; OSError where that cannot be."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save as to_bytes
 
     # safetensors writes the memory that is there, whatever the strides say.
     in_rows = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     metadata = {"format": FORMAT, "about": about, "extra": json.dumps(notes)}
     metadata["checksum"] = _checksum(metadata, in_rows)
     with replacing(path) as temporary:
-        try:
-            save_file(in_rows, temporary, metadata)
-        except SafetensorError as error:
-            raise as_os_error(error, path) from error
+        # Not by `save_file`, which leaves a temporary file of its own behind when it is killed.
+        temporary.write_bytes(to_bytes(in_rows, metadata))
 
 
 def read_checkpoint(path: str | os.PathLike[str], about: str) -> Saved:

@@ -189,7 +189,10 @@ class ActiveLearner(BaseEstimator):
         state = RunFolder(folder, read_only=read_only)
         settings = state.settings()
         learner = cls(**settings_from_json(settings, state.path))
-        learner._check()
+        try:
+            learner._check()
+        except (ValueError, TypeError) as error:  # of another type than is compared with
+            raise ValueError(f"{state.path}: expected settings that make sense: {error}") from error
         return learner._take(read_run(state, learner, settings, X))
 
     def _check(self) -> None:

@@ -30,7 +30,7 @@ from jaxseq.active._labels import KnownLabels, new_label_names, with_labels
 from jaxseq.active._pool import Pool
 from jaxseq.active._query import STRATEGIES, Answer, Look, Proposal, Query
 from jaxseq.crf import CRFTagger
-from jaxseq.taggers import ARRAYS, legal_by_scheme, load
+from jaxseq.taggers import ARRAYS, is_finite_number, legal_by_scheme, load
 from jaxseq.text import Templates
 
 DATABASE, MODEL, NEXT = "run.sqlite", "model", ".next"
@@ -390,9 +390,8 @@ def _replay(run: Run, events: list[dict[str, Any]], estimator: CRFTagger) -> str
     for event in events:
         kind = event["kind"]
         if kind == "proposed":
-            numbers = (np.array(event[n], np.int64) for n in ("guesses", "labels", "sampled"))
             # As it was: another proposal of the same model could differ by rounding.
-            run.take(Proposal([Query(*query) for query in event["queries"]], *numbers))
+            run.take(_read_proposal(event, run.pool))
         elif kind == "answers":
             answers = {
                 (sentence, position): tuple(label) if isinstance(label, list) else label
@@ -405,6 +404,7 @@ def _replay(run: Run, events: list[dict[str, Any]], estimator: CRFTagger) -> str
         elif kind == "labels":
             run.add_labels(event["labels"], estimator)
         elif kind == "trained":  # also of a round that was rechecked, which has two
+            _check_record(event, run.round)
             run.end_round(event["round"])
             digest = event["model"]
             run.history.append({n: v for n, v in event.items() if n not in ("kind", "model")})
@@ -416,6 +416,34 @@ def _replay(run: Run, events: list[dict[str, Any]], estimator: CRFTagger) -> str
     answers = [Answer(*token, label) for token, label in last.items() if label is not None]
     run.known.answer(run.known.check(answers))
     return digest
+
+
+def _read_proposal(event: dict[str, Any], pool: Pool) -> Proposal:
+    """What `proposal_as_json` wrote; ValueError for places that are not in the pool."""
+    queries = [Query(*query) for query in event["queries"]]
+    for query in queries:
+        plain = all(type(number) is int for number in query[:3]) and is_finite_number(query.score)
+        if not (plain and 0 <= query.sentence < len(pool.lengths)):
+            raise ValueError(f"queries: expected a sentence of the pool, got {query!r:.100}")
+        if not 0 <= query.start < query.stop <= pool.lengths[query.sentence]:
+            raise ValueError(f"queries: expected tokens of the sentence, got {query!r:.100}")
+    tokens = int(pool.lengths.sum())
+    most = {"guesses": tokens, "labels": len(pool.classes), "sampled": len(pool.lengths)}
+    for name, end in most.items():
+        if not all(type(number) is int and 0 <= number < end for number in event[name]):
+            raise ValueError(f"{name}: expected whole numbers from 0 to {end - 1}")
+    return Proposal(queries, *(np.array(event[name], np.int64) for name in most))
+
+
+def _check_record(event: dict[str, Any], number: int) -> None:
+    """ValueError unless a training tells what is to be read of it later."""
+    kappa = event["kappa"]
+    if not (type(event["round"]) is int and number - 1 <= event["round"] <= number):
+        raise ValueError(f"round: expected {number}, got {event['round']!r:.60}")
+    if not (is_finite_number(event["objective"]) and (kappa is None or is_finite_number(kappa))):
+        raise ValueError("trained: expected a number as objective and κ")
+    if not (isinstance(event["new_labels"], bool) and isinstance(event["model"], str)):
+        raise ValueError("trained: expected whether there were new labels, and a model")
 
 
 def _is_news(known: KnownLabels, last: dict[Any, Any], token: Any, label: Any) -> bool:

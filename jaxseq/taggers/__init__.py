@@ -32,6 +32,7 @@ if _TYPE_CHECKING:
     from jaxseq.taggers._store import ARRAYS as ARRAYS
     from jaxseq.taggers._store import check_replaceable as check_replaceable
     from jaxseq.taggers._store import check_stored_numbers as check_stored_numbers
+    from jaxseq.taggers._store import is_finite_number as is_finite_number
     from jaxseq.taggers._store import load as load
     from jaxseq.taggers._store import register_kind as register_kind
 
@@ -53,6 +54,7 @@ _LATER = {
     "SequenceTagger": "jaxseq.taggers._base",
     "check_replaceable": "jaxseq.taggers._store",
     "check_stored_numbers": "jaxseq.taggers._store",
+    "is_finite_number": "jaxseq.taggers._store",
     "load": "jaxseq.taggers._store",
     "register_kind": "jaxseq.taggers._store",
     "split_by_sentence": "jaxseq.taggers._base",

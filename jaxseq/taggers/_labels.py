@@ -58,7 +58,7 @@ MAX_CORES = 1024
 """Threads of one training. More would be a slip of the finger, and need memory for each."""
 
 
-def check_number(name: str, value: Any, low: int, kind: type, high: float = np.inf) -> None:
+def check_number(name: str, value: Any, low: int, kind: type, high: float | int = np.inf) -> None:
     """ValueError unless a parameter is a finite number of a kind, from `low` to `high`."""
     if isinstance(value, bool) or not isinstance(value, kind):  # True is an int, but no number
         wanted = "a whole number" if kind is numbers.Integral else "a number"

@@ -125,8 +125,9 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+def is_finite_number(value: Any) -> bool:
+    """Whether a value of JSON is a number that a float can hold; True is none."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def _checksum(about: dict[str, Any]) -> str:
@@ -219,7 +220,7 @@ def _build(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> SequenceTagg
         value = about["training"][name]
         if name == "outcome" and value is not None:
             value = Outcome(value)  # ValueError for the text of none of its members
-        elif value is not None and (isinstance(value, bool) or not _is_finite(value)):
+        elif value is not None and not is_finite_number(value):
             raise ValueError(f"{name}: expected a finite number, got {value!r:.80}")
         setattr(tagger, attribute, value)
     return tagger
