@@ -43,6 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the arguments of the process by default. Returns the exit status."""
     if sys.stdout is None:  # Python's way of saying that it was closed
         return _fail("standard output: expected to be open, it is closed")
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:  # a stand-in for standard output may lack it
+        reconfigure(errors="surrogateescape")  # names of files need not be text
     parser = CommandParser(
         prog="jaxseq",
         description="Sequence labelling with few labels and much unlabelled data.",
