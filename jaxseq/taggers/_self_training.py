@@ -16,9 +16,34 @@ from jaxseq._io import Fingerprint, SearchStore
 from jaxseq._runtime import Outcome, progress_bar
 from jaxseq.taggers._base import KeepsSearch, SequenceTagger
 from jaxseq.taggers._labels import Label, check_number, check_unlabelled
-from jaxseq.taggers._notes import fresh, settings_of
+
+# ----------------------------------------------------------- what long jobs of many trainings share
+
+
+QUIET = {"progress": False, "checkpoint": None}
+"""Parameters that do not bear on the result, and the values that show and keep nothing."""
+
+
+def fresh(estimator: Any) -> Any:
+    """An untrained copy that shows and keeps nothing of its own."""
+    from sklearn.base import clone  # slow to import, and not needed to define models
+
+    copy: Any = clone(estimator)
+    names = copy.get_params(deep=False)
+    return copy.set_params(**{name: value for name, value in QUIET.items() if name in names})
+
+
+def settings_of(estimator: Any) -> dict[str, Any]:
+    """The class and its parameters, without those that do not bear on the result."""
+    settings = estimator.get_params(deep=False)
+    settings = {name: value for name, value in settings.items() if name not in QUIET}
+    return {"class": type(estimator).__name__, **settings}
+
 
 Guess = list[str | None]
+
+
+# ------------------------------------------------------------------------------------ self-training
 
 
 class SelfTraining(KeepsSearch):
