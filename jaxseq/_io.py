@@ -25,8 +25,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from jaxseq._runtime import Outcome
-
 try:
     import fcntl
 except ImportError:  # not on every system; there nobody is kept out
@@ -550,11 +548,10 @@ class Stages:
         self._store = store
         self._saved = store.load()
         self.first: int = 0
-        self.outcome: Outcome | None = None
+        self.outcome: str | None = None
         if self._saved is not None:
             self.first = self._saved.notes["stage"]
-            outcome = self._saved.notes["outcome"]
-            self.outcome = None if outcome is None else Outcome(outcome)
+            self.outcome = self._saved.notes["outcome"]
 
     def resume(self, stage: int, begun: State, before: Before) -> tuple[State, Before]:
         """The state on disk, and what was done before its stage; else those given."""
@@ -574,7 +571,7 @@ class Stages:
         _keep(self._store, stage, state, before, None)
 
     def finish(
-        self, stage: int, state: Any, before: Before, over: Outcome | None, *, exact: bool = True
+        self, stage: int, state: Any, before: Before, over: str | None, *, exact: bool = True
     ) -> SearchStore | None:
         """Keep the state that a stage ended with.
 
@@ -603,9 +600,7 @@ class Stages:
         return own
 
 
-def _keep(
-    store: SearchStore, stage: int, state: Any, before: Before, outcome: Outcome | None
-) -> None:
+def _keep(store: SearchStore, stage: int, state: Any, before: Before, outcome: str | None) -> None:
     if store.path is None:
         return
     arrays = named_leaves(_array_fields(state))

@@ -249,7 +249,7 @@ def run_stages(
                 return asked_to_stop
 
             if kept.outcome is not None:
-                outcome = kept.outcome  # an earlier call has come to the end
+                outcome = Outcome(kept.outcome)  # an earlier call has come to the end
             elif stop_at is None or before.iterations + state.iteration < stop_at:
                 state, outcome = stage.run(state, watch)
                 if outcome is Outcome.INTERRUPTED and not (asked_to_stop or devices.is_alone):

@@ -381,7 +381,7 @@ def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFit
                     kept.keep(number, state, before)
 
             if kept.outcome is not None:  # an earlier call has come to the end
-                now, outcome = operator(state.parameters), kept.outcome
+                now, outcome = operator(state.parameters), Outcome(kept.outcome)
             else:
                 limits = plan.max_iterations, plan.tolerance
                 state, now, outcome = iterate_em(operator, state, *limits, watch, pressed, keep)
