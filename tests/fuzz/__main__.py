@@ -73,7 +73,8 @@ def run_case(sound: Path, seed: int, number: int, seconds: float) -> dict[str, A
         shutil.copytree(sound, place, symlinks=True)
         argv = KINDS[kind][0](place, rng)
         before, failure, status = contents(place), None, None
-        out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
+        out = io.TextIOWrapper(io.BytesIO(), "utf-8")
+        err = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")  # as Python's own
         began, stdin, here = time.perf_counter(), sys.stdin, os.getcwd()
         os.chdir(place)
         sys.stdin = io.TextIOWrapper(io.BytesIO(b"the DT B-NP\n\n"), "utf-8")
@@ -122,11 +123,14 @@ def run_cases(seed: int, numbers: Iterable[int], seconds: float) -> dict[str, An
     began = time.perf_counter()
     kinds: Counter[str] = Counter()
     ends: Counter[str] = Counter()
-    failures, slowest = [], 0.0
+    failures, slowest, ended = [], 0.0, []
+    signal.signal(signal.SIGTERM, lambda *_: ended.append(True))  # with what there is by then
     with tempfile.TemporaryDirectory(prefix="jaxseq-fuzz-") as folder:
         sound = Path(folder) / "sound"
         prepare(sound)
         for number in numbers:
+            if ended:
+                break
             case = run_case(sound, seed, number, seconds)
             kinds[case["kind"]] += 1
             ends[str(case["status"])] += 1
