@@ -102,9 +102,9 @@ class RunFolder:
                 database.execute("COMMIT")  # not reached after an error: closing rolls back
         except sqlite3.DatabaseError as error:
             # A full disk, no permission, or a lock for too long say nothing against the file; a
-            # missing table, of the generic code, does.
-            operational = isinstance(error, sqlite3.OperationalError)
-            if operational and error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            # missing table, of the generic code, does, and so does text that is none, without one.
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+            if isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR:
                 raise OSError(f"{where}: {error}") from error
             raise ValueError(f"{where}: expected a run of active learning, got {error}") from error
 

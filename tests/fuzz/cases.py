@@ -215,7 +215,7 @@ ODD_ARGUMENTS = (
     "", "-", "--", "-1", "0", "1", "nan", "inf", "1e999", "99999999999999999999999", "2147483648",
     "x" * 300, "é", "\udcff", "\n", "/dev/zero", "/dev/full", "nowhere", "nowhere/deep", ".", "/",
     "{place}", "{place}/loop", "{place}/train", "{place}/model", "{place}/active/run", "a,b", "a,a",
-    ",", "word,pos,label", "-,word,label", "IOB2", "BOI", "label[0]", "a/" * 2000,
+    ",", "word,pos,label", "-,word,label", "IOB2", "BOI", "label[0]", "a/" * 3000,
     "{place}/rules.toml", "{place}/shards/index.json",
 )  # fmt: skip
 
