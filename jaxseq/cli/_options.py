@@ -23,7 +23,10 @@ LONGEST_MESSAGE = 1000  # characters; a message may quote a line of a file that 
 def one_line(message: str) -> str:
     """The message without line ends, and not longer than one can read."""
     line = " ".join(message.split("\n"))
-    return line if len(line) <= LONGEST_MESSAGE else f"{line[:LONGEST_MESSAGE]} …"
+    if len(line) <= LONGEST_MESSAGE:
+        return line
+    # The end stays, where the reason is.
+    return f"{line[: LONGEST_MESSAGE - 300]} … {line[-300:]}"
 
 
 class CommandParser(argparse.ArgumentParser):

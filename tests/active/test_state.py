@@ -4,6 +4,7 @@ refused, and change nothing."""
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -433,7 +434,19 @@ DAMAGED = {
         lambda f: _sql(f, """UPDATE events SET text = '{"kind": "answers"}'"""), "KeyError"
     ),
     "label": (lambda f: _sql(f, """UPDATE events SET text = replace(text, '"A"', '"Z"')"""), "'Z'"),
+    "no text": (
+        lambda f: _sql(f, "UPDATE settings SET text = CAST(x'7bff7d' AS TEXT)"), "decode to UTF-8"
+    ),
+    "setting": (lambda f: _set(f, "algorithm", {}), "expected settings that make sense"),
 }  # fmt: skip
+
+
+def _set(folder, name, value):
+    with contextlib.closing(sqlite3.connect(folder / DATABASE)) as database:
+        (text,) = database.execute("SELECT text FROM settings").fetchone()
+    settings = json.loads(text)
+    settings["estimator"][name] = value
+    _sql(folder, "UPDATE settings SET text = ?", json.dumps(settings))
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -447,6 +460,34 @@ def test_a_database_that_is_foreign_or_damaged_is_refused(name, tmp_path):
         with pytest.raises(ValueError, match=message) as refusal:
             jaxseq.ActiveLearner.resume(folder, X, read_only=read_only)
         assert str(folder) in str(refusal.value)
+
+
+PROPOSED = {"kind": "proposed", "guesses": [], "labels": [], "sampled": []}
+ODD_EVENTS = {
+    "sentence": ({**PROPOSED, "queries": [[99, 0, 1, 0.5]]}, "expected a sentence of the pool"),
+    "no number": ({**PROPOSED, "queries": [["0", 0, 1, 0.5]]}, "expected a sentence of the pool"),
+    "huge": ({**PROPOSED, "queries": [[10**30, 0, 1, 0.5]]}, "expected a sentence of the pool"),
+    "score": ({**PROPOSED, "queries": [[0, 0, 1, float("nan")]]}, "expected a sentence of the"),
+    "tokens": ({**PROPOSED, "queries": [[0, 1, 1, 0.5]]}, "expected tokens of the sentence"),
+    "guess": ({**PROPOSED, "queries": [], "guesses": [-1]}, "guesses: expected whole numbers"),
+    "round": ({"kind": "trained", "round": "0", "kappa": None}, "round: expected 0, got '0'"),
+    "kappa": (
+        {"kind": "trained", "round": 0, "kappa": "x", "objective": 1}, "a number as objective and"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", ODD_EVENTS)
+def test_events_that_do_not_fit_the_pool_are_refused(name, tmp_path):
+    folder = tmp_path / "run"
+    new_learner().begin(X, classes=LABELS, folder=folder)
+    event, message = ODD_EVENTS[name]
+    _sql(folder, "INSERT INTO events (text) VALUES (?)", json.dumps(event))
+    before = (folder / DATABASE).read_bytes()
+    with pytest.raises(ValueError, match=message):
+        jaxseq.ActiveLearner.resume(folder, X)
+    assert (folder / DATABASE).read_bytes() == before
 
 
 REFUSED = {

@@ -388,6 +388,9 @@ def sparse(places, values):
         (nothing, spoil("features.attributes.ends", 10**12)),
         (nothing, spoil("features.attributes.bytes", 255)),
         (nothing, lambda arrays: arrays.pop("features.attributes.ends")),
+        (lambda about: about["training"].update(loss="x"), nothing),
+        (lambda about: about["training"].update(loss=10**400), nothing),
+        (lambda about: about["training"].update(iterations=[1]), nothing),
     ],
 )
 def test_edited_models_with_right_checksums_are_refused(change, arrays, saved):
