@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxseq import CRFTagger, _runtime
-from jaxseq._runtime import MAPS, forget_programs, map_on_cores
+from jaxseq._runtime import MAPS, Outcome, forget_programs, map_on_cores
 from tests.taggers.toys import toy_corpus
 
 
@@ -107,3 +107,12 @@ def test_trainings_of_many_sizes_do_not_pile_up_programs(monkeypatch, tmp_path):
     forgotten.clear()
     weights(sizes[0])
     assert not forgotten
+
+
+def test_outcomes_whose_words_have_changed_are_known_by_the_old_ones():
+    """Models that were saved before keep the old text."""
+    old = "stopped: no step improves the value within the precision of its arithmetic"
+    assert Outcome(old) is Outcome.PRECISION
+    assert Outcome.PRECISION.startswith("converged")
+    with pytest.raises(ValueError, match="not a valid Outcome"):
+        Outcome("stopped: of its own accord")

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxseq._io import holding
 from jaxseq.metrics import SpanScores, usual_scores
 from jaxseq.text import Sentence
 
@@ -208,6 +207,7 @@ def opened(folder: str) -> Iterator[ActiveRun]:
 
     ValueError when it is no such folder, is not sound, or another process is at work on it.
     """
+    from jaxseq._io import holding
     from jaxseq.active import ActiveLearner
 
     path = _folder(folder)

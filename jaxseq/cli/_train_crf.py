@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxseq.cli._files import Corpus
+from jaxseq.cli._files import Corpus, say_replaced
 from jaxseq.cli._models import add_crf_settings, untrained_crf
 from jaxseq.cli._options import flag, parse_weight, require_with
 from jaxseq.cli._train import (
@@ -247,6 +247,8 @@ def _check_shards_options(options: argparse.Namespace) -> None:
     for name in NOT_WITH_SHARDS:
         if getattr(options, name) is not None:
             raise ValueError(f"{flag(name)}: expected nothing along with --shards")
+    if options.classes is not None:
+        raise ValueError("--classes: expected with jaxseq shard, not along with --shards")
     if options.cutoff != 1:  # it was applied when the shards were written
         raise ValueError("--cutoff: expected with jaxseq shard, not along with --shards")
     if options.algorithm == "lbfgs":
@@ -267,6 +269,8 @@ def _train_there(options: argparse.Namespace, peers: Peers) -> int:
 
     with peers.guard():
         dev = read_dev(options, peers, None)
+    if peers.is_first and not options.quiet:
+        say_replaced(options.out)
     tagger = train_from_shards(
         options.shards,
         untrained_crf(options, None),

@@ -13,7 +13,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ import numpy as np
 from jaxseq._io import replacing_folder
 from jaxseq.crf import EncodedLabels, without_gaps
 from jaxseq.lattice import pack_lengths
-from jaxseq.taggers import Label, check_labels, encode_labels, find_classes
+from jaxseq.taggers import Label, check_classes, check_labels, encode_labels, find_classes
 from jaxseq.text import (
     DictExtractor,
     FeatureExtractor,
@@ -428,6 +428,7 @@ def write_shards(
     templates: Templates | Sequence[str] | None = None,
     cutoff: int = 1,
     shard_tokens: int = SHARD_TOKENS,
+    classes: Collection[str] | None = None,
 ) -> Path:
     """Featurise a labelled corpus part by part, and write it to a folder of shards.
 
@@ -440,6 +441,7 @@ def write_shards(
         templates: as in `CRFTagger`.
         cutoff: as in `CRFTagger`.
         shard_tokens: a shard has so many tokens, or a few more: its last sentence is whole.
+        classes: as in `CRFTagger`.
 
     Returns:
         The folder.
@@ -462,13 +464,14 @@ def write_shards(
     place = Path(folder).absolute()
     if shard_tokens < 1:
         raise ValueError(f"shard_tokens: expected 1 or more, got {shard_tokens}")
+    check_classes(classes)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ValueError(f"{folder}: expected nothing there, or an empty folder")
     new_extractor = partial(DictExtractor, cutoff=cutoff)
     if templates is not None:
         new_extractor = partial(TemplateExtractor, templates, cutoff=cutoff)
     with replacing_folder(place) as new:
-        _Writer(lambda: _parts(read(), shard_tokens), new, new_extractor).write()
+        _Writer(lambda: _parts(read(), shard_tokens), new, new_extractor, classes).write()
     return place
 
 
@@ -490,8 +493,15 @@ def _parts(corpus: Iterable[Labelled], tokens: int) -> Iterator[list[Labelled]]:
 class _Writer:
     """The passes over a corpus, and what they gather for the index."""
 
-    def __init__(self, read, folder: Path, new_extractor: Callable[[], FeatureExtractor]):
+    def __init__(
+        self,
+        read: Callable[[], Iterator[list[Labelled]]],
+        folder: Path,
+        new_extractor: Callable[[], FeatureExtractor],
+        classes: Collection[str] | None,
+    ):
         self._read, self._folder, self._new_extractor = read, folder, new_extractor
+        self._every = classes
         self._passes, self._longest = 0, 1
         self._labels: list[Sequence[Label]] = []  # of the part at hand
         self._seen: set[str] = set()
@@ -536,7 +546,7 @@ class _Writer:
                 self._longest = max(self._longest, int(lengths.max(initial=0)))
                 flat = [label for labels in self._labels for label in labels]
                 if any(label is not None for label in flat):
-                    self._seen.update(find_classes(flat, lengths))
+                    self._seen.update(find_classes(flat, lengths, classes=self._every))
             yield [sentence for sentence, _ in part]
         self._classes = sorted(self._seen)
 
