@@ -39,6 +39,7 @@ from jaxseq.cli._files import (
     first_width,
     iter_input,
     iter_words,
+    name_reader,
     read_corpus,
     read_unlabelled,
     require_columns,
@@ -47,13 +48,14 @@ from jaxseq.cli._files import (
     require_rereadable,
     shown,
 )
-from jaxseq.cli._models import BUILT_IN, BY_COLUMNS, choose_templates, usual_templates
+from jaxseq.cli._models import add_templates_option, choose_templates
 from jaxseq.cli._options import (
     WEIGHTS,
     Names,
     add_corpus_options,
     add_model_settings,
     flag,
+    parse_l2,
     parse_labels,
 )
 from jaxseq.cli._questions import Question, as_task, ask_in_words, labelling_config, read_answers
@@ -79,8 +81,8 @@ def add_learner_options(parser: argparse.ArgumentParser) -> None:
     """Add the groups of options about what to ask, when to stop, and how to train."""
     add = parser.add_argument_group("what to ask, and when to stop").add_argument
     summaries = "; ".join(f"{name}: {kind.summary}" for name, kind in STRATEGIES.items())
-    add("--strategy", choices=tuple(STRATEGIES), default="tokens",
-        help=f"what to ask for: {summaries} (tokens)")  # fmt: skip
+    add("--strategy", choices=tuple(STRATEGIES), default="groups",
+        help=f"what to ask for: {summaries} (groups)")  # fmt: skip
     for name, by_strategy in strategy_settings().items():
         about = next(iter(by_strategy.values())).metadata["setting"]
         of = "" if len(by_strategy) == len(STRATEGIES) else f"of {' and '.join(by_strategy)}: "
@@ -161,9 +163,7 @@ def templates_for_pool(
     if like is None:
         place = shown(options.pool)
         like = Corpus(place, [], [list(options.labels)], _names_of_pool(options))
-    columns = like.names[:-1]
-    name = usual_templates(columns) if options.templates is None else options.templates
-    return choose_templates(name, columns, place), like
+    return choose_templates(options.templates, like.names[:-1], place), like
 
 
 def _names_of_pool(options: argparse.Namespace) -> Names:
@@ -196,7 +196,7 @@ def read_pool(options: argparse.Namespace, like: Corpus, needed: Sequence[str]) 
     """
     if options.pool_format == "plain":  # words alone: no columns to be named
         place = shown(options.pool)
-        require_columns(needed, [FEATURES[0]], f"the template set {options.templates}", place)
+        require_columns(needed, [FEATURES[0]], name_reader(options.templates), place)
         sentences = [Sentence({FEATURES[0]: words}) for words in iter_words(options.pool)]
         if not sentences:
             raise ValueError(f"{place}: expected at least one sentence, found none")
@@ -246,9 +246,7 @@ def add_start(subparsers: Any) -> None:
         "--train those that it lacks")  # fmt: skip
     add("--dev", metavar="FILE", help="labelled sentences to score every model on")
     add("--out", required=True, metavar="DIR", help="the folder to make")
-    add("--templates", metavar="T", help="a file of templates, jaxseq's or CRF++'s, or one of "
-        f"{', '.join(BUILT_IN)} (of {', '.join(BY_COLUMNS)} the first that the columns "
-        "allow)")  # fmt: skip
+    add_templates_option(add)
     add_corpus_options(parser)
     add_learner_options(parser)
     add("--json", action="store_true", help="report as one JSON object")
@@ -457,6 +455,7 @@ def _run_finish(options: argparse.Namespace) -> int:
         **run.label_counts(),
         "iterations": tagger.n_iter_,
         "objective": float(tagger.loss_),
+        "l2": tagger.l2_,
         "outcome": tagger.outcome_,
         **run.scores(tagger),
     }
@@ -469,7 +468,7 @@ def _finish_as_text(report: dict[str, Any]) -> str:
     by_model = f" and {guessed:,} tokens labelled by the model" if guessed else ""
     lines = [
         f"training  {report['iterations']} iterations on {report['labelled_tokens']:,} labelled "
-        f"tokens{by_model}, objective {report['objective']:.6g}",
+        f"tokens{by_model}, objective {report['objective']:.6g}, l2 {report['l2']:.3g}",
         f"          {report['outcome']}",
         *lines_on_dev(report),
         f"model     {report['model']}",
@@ -577,8 +576,9 @@ def add_active(parser: argparse.ArgumentParser) -> None:
     )
     option("--out", required=True, metavar="MODEL", help="the folder to save the model in")
     option("--l1", type=float, metavar="X", help="strength of the l1 penalty")
-    option("--l2", type=float, metavar="X", help="strength of the l2 penalty; a model that asks "
-        "may want a larger one, which makes it less sure")  # fmt: skip
+    option("--l2", type=parse_l2, metavar="X", help="strength of the l2 penalty; a model that asks "
+        "may want a larger one, which makes it less sure; auto takes the best of a few in "
+        "5-fold cross-validation on the labels so far")  # fmt: skip
     option("--max-iterations", type=int, metavar="N", help="of L-BFGS")
     option("--weights", choices=WEIGHTS, help="which pairs of attribute and label have a weight")
     option("--cores", type=int, metavar="N", help="threads to train with")

@@ -7,13 +7,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from jaxseq.cli._files import Corpus, require_columns, require_file
-from jaxseq.cli._options import Names, add_model_settings, parse_labels
+from jaxseq.cli._options import AUTO, Names, add_model_settings, parse_labels
 from jaxseq.text import (
     CONLL2000,
     CONLL2003,
     GENE_MENTION,
     TOKEN_IDENTITY,
     Templates,
+    general_templates,
     read_templates,
 )
 
@@ -26,7 +27,7 @@ FAMILIES = ("initial", "transition", "emission")  # the multinomials of a hidden
 
 def add_crf_settings(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("model and search").add_argument
-    add_model_settings(add, "of L-BFGS")
+    add_model_settings(add, "of L-BFGS", may_choose_l2=True)
     algorithms = ("lbfgs", "adamw", "sgd")
     add("--algorithm", choices=algorithms, default="lbfgs", help="how to minimise the loss (lbfgs)")
     add("--epochs", type=int, default=20, metavar="N", help="of adamw and sgd (20)")
@@ -53,6 +54,8 @@ def untrained_crf(options: argparse.Namespace, train: Corpus | None) -> CRFTagge
         "epochs", "batch_size", "learning_rate", "cores", "checkpoint",
     )  # fmt: skip
     settings = {name: getattr(options, name) for name in names}
+    if options.l2 == AUTO:  # chosen when the sentences are read
+        settings["l2"] = None
     return CRFTagger(templates, **settings, progress=False if options.quiet else None)
 
 
@@ -113,42 +116,41 @@ def columns_read(tagger: Any) -> tuple[str, ...]:
     return (tagger.column,) if templates is None else templates.columns
 
 
-# Templates that the user names: a file, or those of a paper.
+# Templates that the user names: a file, or those of a paper. Without a name they are the general
+# ones, for all columns that there are.
+
+GENERAL = "general"
 
 # Names that need no file; a file of such a name is reached as ``./name``.
-BUILT_IN = {
+OF_PAPERS = {
     "conll2000": CONLL2000,
     "conll2003": CONLL2003,
     "gene": GENE_MENTION,
     "token": TOKEN_IDENTITY,
 }
 
-# The built-in templates in the order in which they are tried, the most demanding first.
-BY_COLUMNS = ("conll2003", "conll2000", "gene", "token")
+BUILT_IN = (GENERAL, *OF_PAPERS)
 
 
-def add_templates_option(add: Any, required: bool = True) -> Any:
+def add_templates_option(add: Any) -> Any:
     return add(
         "--templates",
-        required=required,
         metavar="T",
-        help=f"a file of templates, jaxseq's or CRF++'s, or one of {', '.join(BUILT_IN)}",
+        help=f"a file of templates, jaxseq's or CRF++'s, or one of {', '.join(BUILT_IN)} "
+        f"({GENERAL}: words, their spelling and neighbours, and all other columns)",
     )
 
 
-def usual_templates(columns: Names) -> str:
-    """The name of built-in templates that make the most of the columns, without the label."""
-    fits = (name for name in BY_COLUMNS if set(BUILT_IN[name].columns) <= set(columns))
-    return next(fits, BY_COLUMNS[-1])
-
-
-def choose_templates(name: str, columns: Names, place: str) -> Templates:
+def choose_templates(name: str | None, columns: Names, place: str) -> Templates:
     """The templates of this built-in name, or those in the file of this name.
 
     The columns are those of the training data, without the label; a CRF++ file counts them from 0.
     """
-    if name in BUILT_IN:
-        templates = BUILT_IN[name]
+    there = [column for column in columns if column is not None]
+    if name is None or name == GENERAL:
+        return general_templates(there)
+    if name in OF_PAPERS:
+        templates = OF_PAPERS[name]
     else:
         if not os.path.exists(name):
             raise ValueError(
@@ -157,6 +159,5 @@ def choose_templates(name: str, columns: Names, place: str) -> Templates:
         require_file(name)
         # A column that is left out keeps its number, for CRF++, but cannot be read.
         templates = read_templates(name, [column or "-" for column in columns])
-    there = [column for column in columns if column is not None]
     require_columns(templates.columns, there, f"the template set {name}", place)
     return templates

@@ -129,6 +129,18 @@ parse_probability = _number_parser("a probability, 0 to 1", lambda value: 0 <= v
 parse_smoothing = _number_parser("a number, more than 0", lambda value: value > 0)
 
 
+AUTO = "auto"
+"""In place of a number: the one that cross-validation chooses."""
+
+
+def parse_l2(text: str) -> float | str:
+    """A number, or ``auto``, as an argument."""
+    try:
+        return AUTO if text == AUTO else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number or auto, got {text!r:.60}") from None
+
+
 def parse_labels(text: str) -> tuple[str, ...]:
     """Different labels separated by commas, as an argument."""
     labels = tuple(label.strip() for label in text.split(","))
@@ -203,10 +215,13 @@ def add_corpus_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_model_settings(add: Any, iterations: str) -> None:
+def add_model_settings(add: Any, iterations: str, *, may_choose_l2: bool = False) -> None:
     """Add the settings of a CRF that every command which trains one has."""
     add("--l1", type=float, default=0.0, metavar="X", help="strength of the L1 penalty (0)")
-    add("--l2", type=float, default=1.0, metavar="X", help="strength of the L2 penalty (1)")
+    l2 = "strength of the L2 penalty (1 for 200,000 labelled tokens, in proportion less for fewer)"
+    if may_choose_l2:
+        l2 += "; auto takes the best of a few in 5-fold cross-validation on the labelled sentences"
+    add("--l2", type=parse_l2 if may_choose_l2 else float, metavar="X", help=l2)
     add("--max-iterations", type=int, default=500, metavar="N", help=f"{iterations} (500)")
     add(
         "--weights",

@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,13 +21,13 @@ from jaxseq._runtime import Outcome
 from jaxseq.cli._constraints import columns_of_rules
 from jaxseq.cli._files import Corpus, read_corpus, read_unlabelled, require_model_place
 from jaxseq.cli._models import add_templates_option, columns_read
-from jaxseq.cli._options import CommandParser, add_corpus_options, loaded_later, one_line
+from jaxseq.cli._options import AUTO, CommandParser, add_corpus_options, loaded_later, one_line
 from jaxseq.metrics import usual_scores
 from jaxseq.text import Sentence
 
 if TYPE_CHECKING:
     from jaxseq.constraints import ConstraintFile
-    from jaxseq.crf import CRFTagger
+    from jaxseq.crf import CRFTagger, CrossValidation
     from jaxseq.hmm import HMMTagger
     from jaxseq.parallel import Peers
 
@@ -139,6 +139,8 @@ ALONE = ("codl crf", "self crf", "self hmm")
 
 def check_process_options(options: argparse.Namespace) -> None:
     """ValueError for what several processes cannot do together."""
+    if getattr(options, "l2", None) == AUTO:
+        raise ValueError("--l2: expected a number in a run of several processes, got auto")
     if options.method in ALONE:
         also = ", or train codl hmm" if options.method == "codl crf" else ""
         raise ValueError(f"train {options.method}: expected in a run of one process only{also}")
@@ -397,13 +399,47 @@ def run_training(
                 part = peers.index, peers.count
                 unlabelled = read_unlabelled(options, corpus, needed, part)
         data = TrainingData(corpus, numbers, unlabelled, rules)
+        taken = {}
+        if getattr(options, "l2", None) == AUTO:
+            taken["choice_of_l2"] = _choose_l2(tagger, corpus, options)
         trained = learn(tagger, data, options, peers)
+        trained = replace(trained, seconds={**trained.seconds, **taken})
         counts = _count(corpus.sentences, peers)
         if unlabelled is not None:
             more = _count(unlabelled, peers)
         return finish(options, peers, dev, trained, counts, more)
 
     return run_in_processes(options, train)
+
+
+def _choose_l2(tagger: CRFTagger, train: Corpus, options: argparse.Namespace) -> float:
+    """Set the tagger's l2 by cross-validation, say which it is, and return the seconds it took."""
+    from jaxseq.crf import FOLDS, choose_l2
+
+    if len(train.sentences) < FOLDS:
+        raise ValueError(
+            f"{train.path}: expected at least {FOLDS} sentences to choose l2 on, found "
+            f"{len(train.sentences)}"
+        )
+    began = time.perf_counter()
+    choice = choose_l2(
+        tagger, train.sentences, train.labels, seed=options.seed, progress=tagger.progress
+    )
+    tagger.set_params(l2=choice.best)
+    seconds = time.perf_counter() - began
+    if not (options.quiet or options.json):
+        print(score_table("l2", "score", choice, seconds), flush=True)
+    return seconds
+
+
+def score_table(title: str, by: str, choice: CrossValidation, seconds: float) -> str:
+    """The mean score of each value in cross-validation, the best one marked."""
+    folds = choice.scores.shape[1]
+    lines = [f"{title:8}  mean {by} in {folds}-fold cross-validation ({seconds:.1f} s)"]
+    for value, mean in zip(choice.values, choice.means):
+        mark = " *" if value == choice.best else ""
+        lines.append(f"          {value:<6g}  {mean:.4f}{mark}")
+    return "\n".join(lines)
 
 
 def finish(
@@ -453,7 +489,7 @@ def _report(
     features, everything = (taken.get(name, 0.0) for name in ("features", "all"))
     if hasattr(tagger, "extractor_"):  # a CRF
         size = {"attributes": tagger.extractor_.attribute_count}
-        size["evaluations"] = tagger.n_evaluations_
+        size |= {"evaluations": tagger.n_evaluations_, "l2": tagger.l2_}
     else:
         size = {"words": len(tagger.vocabulary_.words)}
     return {
@@ -473,6 +509,7 @@ def _report(
 def _text(report: dict[str, Any], lines_on_method: list[str], table: str | None) -> str:
     seconds, unlabelled = report["seconds"], report["unlabelled"]
     loss = "" if report["loss"] is None else f", loss {report['loss']:.6g}"
+    loss += f", l2 {report['l2']:.3g}" if "l2" in report else ""
     title, kind = ("words", "words") if "words" in report else ("features", "attributes")
     lines = [f"read      {report['sentences']:,} sentences, {report['tokens']:,} tokens"]
     if unlabelled is not None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxseq.cli._files import Corpus
 from jaxseq.cli._models import add_crf_settings, untrained_crf
-from jaxseq.cli._options import flag, parse_weight, require_with
+from jaxseq.cli._options import AUTO, flag, parse_weight, require_with
 from jaxseq.cli._train import (
     CHECKPOINT_PARTS,
     Trained,
@@ -27,11 +27,12 @@ from jaxseq.cli._train import (
     read_dev,
     run_in_processes,
     run_training,
+    score_table,
 )
 from jaxseq.text import Sentence
 
 if TYPE_CHECKING:
-    from jaxseq.crf import CRFTagger, EntropyWeights
+    from jaxseq.crf import CRFTagger, CrossValidation
     from jaxseq.parallel import Peers
     from jaxseq.taggers import Notes
 
@@ -120,7 +121,7 @@ def _learn(
 class EntropyChoice:
     """What cross-validation has found; the notes keep it from being made again."""
 
-    result: EntropyWeights
+    result: CrossValidation
     scoring: str
     seconds: float
     notes: Notes
@@ -129,25 +130,21 @@ class EntropyChoice:
         return {
             "scoring": self.scoring,
             "folds": FOLDS,
-            "weights": list(self.result.weights),
+            "weights": list(self.result.values),
             "means": self.result.means.tolist(),
         }
 
     def table(self) -> str:
         """The mean score of each weight, the best one marked."""
         by = {"span_f1": "span F1"}.get(self.scoring, self.scoring)
-        lines = [f"weights   mean {by} in {FOLDS}-fold cross-validation ({self.seconds:.1f} s)"]
-        for weight, mean in zip(self.result.weights, self.result.means):
-            mark = " *" if weight == self.result.best else ""
-            lines.append(f"          {weight:<6g}  {mean:.4f}{mark}")
-        return "\n".join(lines)
+        return score_table("weights", by, self.result, self.seconds)
 
 
 def _choose_weight(
     tagger: CRFTagger, train: Corpus, unlabelled: list[Sentence], options: argparse.Namespace
 ) -> EntropyChoice:
     """Cross-validate, or continue that, or recall what it found if it was over."""
-    from jaxseq.crf import EntropyWeights, choose_entropy_weight, usual_scoring
+    from jaxseq.crf import CrossValidation, choose_entropy_weight, usual_scoring
     from jaxseq.taggers import Notes, settings_of
 
     began = time.perf_counter()
@@ -164,7 +161,7 @@ def _choose_weight(
     notes = Notes(choice_file, job)
     kept = notes.load()
     if kept is not None:
-        result = EntropyWeights(tuple(kept["weights"]), np.array(kept["scores"]))
+        result = CrossValidation(tuple(kept["weights"]), np.array(kept["scores"]))
     else:
         result = choose_entropy_weight(
             tagger,
@@ -179,7 +176,7 @@ def _choose_weight(
             progress=tagger.progress,
             checkpoint=scores_file,
         )
-        notes.save({"weights": list(result.weights), "scores": result.scores.tolist()})
+        notes.save({"weights": list(result.values), "scores": result.scores.tolist()})
     return EntropyChoice(result, scoring, time.perf_counter() - began, notes)
 
 
@@ -262,6 +259,8 @@ def _check_shards_options(options: argparse.Namespace) -> None:
     for name in NOT_WITH_SHARDS:
         if getattr(options, name) is not None:
             raise ValueError(f"{flag(name)}: expected nothing along with --shards")
+    if options.l2 == AUTO:
+        raise ValueError("--l2: expected a number along with --shards, got auto")
     if options.cutoff != 1:  # it was applied when the shards were written
         raise ValueError("--cutoff: expected with jaxseq shard, not along with --shards")
     if options.algorithm == "lbfgs":

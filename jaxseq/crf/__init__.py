@@ -66,16 +66,20 @@ from jaxseq.taggers import Legal as Legal
 
 if _TYPE_CHECKING:
     from jaxseq.crf._crfsuite import import_crfsuite as import_crfsuite
-    from jaxseq.crf._entropy_weight import EntropyWeights as EntropyWeights
-    from jaxseq.crf._entropy_weight import choose_entropy_weight as choose_entropy_weight
-    from jaxseq.crf._entropy_weight import usual_scoring as usual_scoring
+    from jaxseq.crf._cross_validation import FOLDS as FOLDS
+    from jaxseq.crf._cross_validation import L2_VALUES as L2_VALUES
+    from jaxseq.crf._cross_validation import CrossValidation as CrossValidation
+    from jaxseq.crf._cross_validation import choose_entropy_weight as choose_entropy_weight
+    from jaxseq.crf._cross_validation import choose_l2 as choose_l2
+    from jaxseq.crf._cross_validation import cross_validate as cross_validate
+    from jaxseq.crf._cross_validation import usual_scoring as usual_scoring
 
 __all__ = [
     "CRF",
     "CRFTagger",
+    "CrossValidation",
     "EncodedLabels",
     "EntropyGradient",
-    "EntropyWeights",
     "Layout",
     "Legal",
     "Objective",
@@ -85,6 +89,7 @@ __all__ = [
     "Spread",
     "State",
     "choose_entropy_weight",
+    "choose_l2",
     "entropy_regularised_gradient",
     "entropy_regularised_loss",
     "import_crfsuite",
@@ -96,10 +101,14 @@ __all__ = [
 """What users call; the other names are for the packages of jaxseq itself."""
 
 _LATER = {
-    "EntropyWeights": "jaxseq.crf._entropy_weight",
-    "choose_entropy_weight": "jaxseq.crf._entropy_weight",
+    "FOLDS": "jaxseq.crf._cross_validation",
+    "L2_VALUES": "jaxseq.crf._cross_validation",
+    "CrossValidation": "jaxseq.crf._cross_validation",
+    "choose_entropy_weight": "jaxseq.crf._cross_validation",
+    "choose_l2": "jaxseq.crf._cross_validation",
+    "cross_validate": "jaxseq.crf._cross_validation",
     "import_crfsuite": "jaxseq.crf._crfsuite",
-    "usual_scoring": "jaxseq.crf._entropy_weight",
+    "usual_scoring": "jaxseq.crf._cross_validation",
 }
 """Loaded on first use: few programs need them, and cross-validation is slow to load."""
 

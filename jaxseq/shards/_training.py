@@ -111,6 +111,7 @@ def train_from_shards(
             own=[0] if mesh is None else own_rows(mesh),
         )
         _check_alike(tagger, corpus, stop_after, devices)
+        plan = plan.scaled(corpus.index.tokens)
         extractor = corpus.extractor()
         by_template = isinstance(extractor, TemplateExtractor)
         templates = extractor.templates if by_template else None
@@ -133,7 +134,7 @@ def train_from_shards(
         stop_at=stop_after,
     )
     tagger._take(spread.model(off_mesh(fitted.parameters), legal), corpus.classes, extractor)
-    tagger._report(fitted)
+    tagger._report(fitted, plan)
     tagger.seconds_ = {"all": time.perf_counter() - began}
     return tagger
 

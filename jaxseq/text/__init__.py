@@ -2,6 +2,7 @@
 
 from jaxseq.text._dict_extractor import DictExtractor as DictExtractor
 from jaxseq.text._dict_extractor import extractor_from_state as extractor_from_state
+from jaxseq.text._dict_extractor import tokens_are_attributes as tokens_are_attributes
 from jaxseq.text._features import FeatureExtractor as FeatureExtractor
 from jaxseq.text._features import TokenFeatures as TokenFeatures
 from jaxseq.text._features import token_rows as token_rows
@@ -35,9 +36,11 @@ from jaxseq.text._template_extractor import TemplateExtractor as TemplateExtract
 from jaxseq.text._templates import CONLL2000 as CONLL2000
 from jaxseq.text._templates import CONLL2003 as CONLL2003
 from jaxseq.text._templates import GENE_MENTION as GENE_MENTION
+from jaxseq.text._templates import GENERAL as GENERAL
 from jaxseq.text._templates import TOKEN_IDENTITY as TOKEN_IDENTITY
 from jaxseq.text._templates import Template as Template
 from jaxseq.text._templates import Templates as Templates
+from jaxseq.text._templates import general_templates as general_templates
 from jaxseq.text._templates import parse_template as parse_template
 from jaxseq.text._templates import read_templates as read_templates
 from jaxseq.text._vocabulary import ONLY_COLUMN as ONLY_COLUMN
@@ -50,6 +53,7 @@ from jaxseq.text._vocabulary import sum_counts as sum_counts
 __all__ = [
     "CONLL2000",
     "CONLL2003",
+    "GENERAL",
     "GENE_MENTION",
     "TOKEN_IDENTITY",
     "WORD_TYPES",
@@ -66,6 +70,7 @@ __all__ = [
     "convert_tags",
     "detect_scheme",
     "extractor_from_state",
+    "general_templates",
     "iter_conll",
     "iter_plain",
     "legal_transitions",

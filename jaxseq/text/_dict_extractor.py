@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxseq.text._features import FeatureExtractor, TokenFeatures
+from jaxseq.text._sentence import Sentence
 from jaxseq.text._template_extractor import TemplateExtractor
 from jaxseq.text._vocabulary import SharedCorpus, StringTable
 
@@ -211,6 +212,25 @@ def _rows(
     values = np.zeros(shape, np.float32)
     values[tokens, column] = weights
     return TokenFeatures(rows, values, lengths, None)
+
+
+def tokens_are_attributes(sentences: Iterable[Any]) -> bool:
+    """Whether tokens come with their attributes, as for `DictExtractor`, or are words.
+
+    The first token decides; sentences as columns have words. False where there is no token.
+
+    Example:
+        >>> tokens_are_attributes([[], [{"w": "the"}]]), tokens_are_attributes([["the", "dog"]])
+        (True, False)
+    """
+    for sentence in sentences:
+        if isinstance(sentence, str | bytes | Mapping | Sentence):
+            return False
+        if not isinstance(sentence, Sequence | np.ndarray):
+            return True  # to look into an iterator would use it up
+        if len(sentence):
+            return not isinstance(sentence[0], str)
+    return False
 
 
 # Stored extractors of any kind.

@@ -532,7 +532,7 @@ def read_templates(path: str | os.PathLike[str], columns: Sequence[str] | None =
     return Templates.parse("\n".join(iter_lines(path)), columns, os.fspath(path))
 
 
-# Feature templates of the papers.
+# Sets of feature templates: one for any corpus, and those of the papers.
 
 
 def _around(atom: str, offsets: Iterable[int]) -> list[str]:
@@ -555,6 +555,50 @@ TOKEN_IDENTITY = Templates(["word[0]"])
 Example:
     >>> TOKEN_IDENTITY.columns
     ('word',)
+"""
+
+
+def general_templates(columns: Sequence[str] = (ONLY_COLUMN,)) -> Templates:
+    """Templates for any corpus: words, their spelling and neighbours, and all other columns.
+
+    Args:
+        columns: what the sentences have, without what is to be learnt. The words are the column
+            "word", or else the first.
+
+    Example:
+        >>> general_templates() == GENERAL
+        True
+        >>> general_templates(["word", "pos"]).unigram[-1].text
+        'prefix(pos[0], 2)|prefix(pos[1], 2)'
+    """
+    if not columns:
+        raise ValueError("columns: expected at least one, got none")
+    words = ONLY_COLUMN if ONLY_COLUMN in columns else columns[0]
+    lower, pairs = f"lower({words}[#])", [(-1, 0), (0, 1)]
+    templates = ["bias", *_around(lower, _NEAR), *_joined(lower, pairs)]
+    for end in ("prefix", "suffix"):
+        templates += [f"{end}(lower({words}[0]), {size})" for size in (1, 2, 3, 4)]
+    templates += [
+        f"shape({words}[0])",
+        *_around(f"short_shape({words}[#])", _NEAR),
+        *_joined(f"short_shape({words}[#])", pairs),
+    ]
+    flags = ("has_digit", "has_hyphen", "is_digits", "is_upper")
+    templates += [f"{flag}({words}[0])" for flag in flags]
+    for column in columns:
+        if column != words:
+            # What tags begin with is a coarser tag: NN of NNS, VB of VBD.
+            for cell in (f"{column}[#]", f"prefix({column}[#], 2)"):
+                templates += _around(cell, _NEXT) + _joined(cell, pairs)
+    return Templates(templates)
+
+
+GENERAL = general_templates()
+"""What a tagger takes where no templates are named: `general_templates` of the words alone.
+
+Example:
+    >>> GENERAL.columns, len(GENERAL.unigram)
+    (('word',), 28)
 """
 
 CONLL2000 = Templates(

@@ -187,7 +187,7 @@ def choices(monkeypatch):
     def choose(tagger, X, y, **keywords):
         calls.append({"settings": tagger.get_params(), "sentences": len(X), **keywords})
         scores = np.tile(np.array([[0.5], [0.25], [0.75], [0.5], [0.5], [0.125]]), (1, 5))
-        return jaxseq.EntropyWeights(GAMMAS, scores)
+        return jaxseq.CrossValidation(GAMMAS, scores)
 
     monkeypatch.setattr("jaxseq.crf.choose_entropy_weight", choose)
     return calls
