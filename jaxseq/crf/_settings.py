@@ -38,12 +38,12 @@ AT_LEAST = {
 }
 """Parameters that are whole numbers, and the least of each."""
 
-LARGEST_L2 = 1.0
+SMALLEST_L2, LARGEST_L2 = 0.001, 1.0
 TOKENS_OF_LARGEST_L2 = 200_000
-"""The l2 of a training where none is set, by the number of labelled tokens: a constant part of it
-for each, until it is the largest. The likelihood is a sum over tokens, so that a constant l2 is
-stronger the fewer there are. Chosen on parts of training data: ``python -m experiments bench
-defaults``."""
+"""The l2 of a training where none is set is in proportion to the number of labelled tokens: the
+likelihood is a sum over tokens, so that a constant l2 is stronger the fewer there are. Below the
+smallest one nothing is gained, and the search takes longer. Chosen on parts of training data: see
+``python -m experiments bench defaults``."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,8 @@ class Plan:
         """The plan for so many labelled tokens: with an l2 to suit them, unless one is set."""
         if self.l2_is_set:
             return self
-        return replace(self, l2=LARGEST_L2 * min(1.0, tokens / TOKENS_OF_LARGEST_L2))
+        l2 = LARGEST_L2 * tokens / TOKENS_OF_LARGEST_L2
+        return replace(self, l2=min(max(l2, SMALLEST_L2), LARGEST_L2))
 
 
 Schedule = Callable[[int], Any]
