@@ -478,8 +478,8 @@ def _finish_as_text(report: dict[str, Any]) -> str:
 
 EXAMPLE = """\
 example:
-  jaxseq active start --train few.txt --pool many.txt --dev dev.txt --templates conll2000 \\
-      --scheme IOB2 --count 200 --threshold 0.9 --out run
+  jaxseq active start --train few.txt --pool many.txt --dev dev.txt --scheme IOB2 \\
+      --count 200 --out run
   jaxseq active query run        # writes run/round-001: tasks.json, labels.xml, queries.jsonl
   # Label Studio: a project with labels.xml as its labelling interface; import tasks.json; label;
   # export as JSON or JSON-MIN
@@ -488,7 +488,7 @@ example:
   jaxseq active annotate run              # or label here, in the terminal, one key a label
   jaxseq active labels run --add B-ADJP   # a label that was not thought of at the start
   jaxseq tag --model run/model new.txt    # the model of the last round is one like any other
-  jaxseq active finish run --l2 0.1 --out final  # or one with other settings, of the same labels
+  jaxseq active finish run --l2 auto --out final  # or one with other settings, of the same labels
 
 answers of other programs, JSON lines (a list of labels: one of them is right):
   {"round": 1, "sentence": 17, "position": 4, "label": "B-NP"}

@@ -64,8 +64,8 @@ class CRFTagger(SequenceTagger):
             may be what is to be learnt; `jaxseq.text.general_templates` is for more of them);
             tokens that come with their attributes (see `fit`) keep those.
         l1: strength of the penalty on absolute values.
-        l2: strength of the penalty on squares; None takes a two hundred thousandth for each labelled
-            token, at least 0.001 and at most 1. `jaxseq.choose_l2` finds one by cross-validation.
+        l2: strength of the penalty on squares; None takes 5e-6 for each labelled token, at least
+            0.001 and at most 1. `jaxseq.choose_l2` finds one by cross-validation.
         max_iterations: of L-BFGS, at most.
         seed: of the order of mini-batches. L-BFGS draws no random numbers.
         weights: which pairs of attribute and label have a weight: ``"observed"``, those that occur

@@ -111,7 +111,7 @@ def train_from_shards(
             own=[0] if mesh is None else own_rows(mesh),
         )
         _check_alike(tagger, corpus, stop_after, devices)
-        plan = plan.scaled(corpus.index.tokens)
+        plan = plan.scaled(float(corpus.index.tokens))
         extractor = corpus.extractor()
         by_template = isinstance(extractor, TemplateExtractor)
         templates = extractor.templates if by_template else None
