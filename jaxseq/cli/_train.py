@@ -395,7 +395,7 @@ def run_training(
             dev = read_dev(options, peers, corpus)
             unlabelled = more = None
             if options.unlabelled is not None:
-                check_same_files([options.unlabelled], peers)
+                check_same_files(options.unlabelled, peers)
                 part = peers.index, peers.count
                 unlabelled = read_unlabelled(options, corpus, needed, part)
         data = TrainingData(corpus, numbers, unlabelled, rules)

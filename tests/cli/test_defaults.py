@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import jaxseq
@@ -77,16 +78,25 @@ def test_active_learning_at_random(tmp_path, succeed, units):
 # --------------------------------------------------------------------------------- l2 auto
 
 
-def test_l2_is_chosen_by_cross_validation(corpus, tmp_path, succeed):
-    out = succeed("train", *corpus, "--out", tmp_path / "m", *QUICK, "--l2", "auto")
+def test_l2_is_chosen_by_cross_validation(corpus, tmp_path, succeed, monkeypatch):
+    asked = []
+
+    def choose(tagger, X, y, **how):
+        asked.append((tagger.get_params()["l2"], len(X), len(y), how["seed"]))
+        return jaxseq.CrossValidation((0.02, 40.0), np.array([[0.5] * 5, [0.75] * 5]))
+
+    monkeypatch.setattr("jaxseq.crf.choose_l2", choose)
+    argv = ["train", *corpus, "--out", tmp_path / "m", *QUICK, "--l2", "auto", "--seed", 3]
+    out = succeed(*argv)
+    assert asked == [(None, len(TEXTS), len(TEXTS), 3)]
     assert out.startswith("l2        mean score in 5-fold cross-validation (")
+    assert out.split("\n")[1:3] == ["          0.02    0.5000", "          40      0.7500 *"]
+    assert ", l2 40 (" in out
     tagger = jaxseq.load(tmp_path / "m")
-    assert tagger.l2 == tagger.l2_
-    marked = [line.split()[0] for line in out.split("\n") if line.endswith(" *")]
-    assert [float(value) for value in marked] == [tagger.l2]
-    report = succeed("train", *corpus, "--out", tmp_path / "m", *QUICK, "--l2", "auto", "--json")
-    assert json.loads(report)["l2"] == tagger.l2
-    assert json.loads(report)["seconds"]["choice_of_l2"] > 0
+    assert (tagger.l2, tagger.l2_) == (40.0, 40.0)
+    report = json.loads(succeed(*argv, "--json"))
+    assert report["l2"] == 40.0
+    assert report["seconds"]["choice_of_l2"] > 0
 
 
 def test_finish_chooses_l2_by_the_labels_so_far(tmp_path, succeed, monkeypatch):
