@@ -20,7 +20,7 @@ from experiments.haffari2008 import _jacobian as _published_jacobian
 from jaxseq import constraints, crf, hmm
 from jaxseq.active import _pool as _active_look
 from jaxseq.constraints import _corpus as constrained_corpus
-from jaxseq.crf import EncodedLabels, ShardMaker, _lbfgs, _stochastic
+from jaxseq.crf import EncodedLabels, ShardMaker, _lbfgs, _search
 from jaxseq.crf import _decoding as _lattices
 from jaxseq.crf import _lbfgs as _orthant
 from jaxseq.hmm import _counts
@@ -237,8 +237,8 @@ def gradient_of_the_entropy_regularised_loss():
 
 
 def _optimiser_step(algorithm: Any) -> Program:
-    settings = _stochastic.StochasticSettings(algorithm, 2, 3, 0.1, 0, l2=1.0, sentences=9.0)
-    optimiser = _stochastic._optimiser(settings)
+    settings = _search.StochasticSettings(algorithm, 2, 3, 0.1, 0, l2=1.0, sentences=9.0)
+    optimiser = _search._optimiser(settings)
     point = SPREAD["dense"]().zeros(0, jnp.float32)
 
     def step(point, memory, gradient):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -144,15 +144,15 @@ def _templates(report: Report, parts: dict[str, tuple[Part, Part]]) -> None:
                 f"F1, general templates − CRFsuite's tutorial, {name}, {size} sentences",
                 statistics.mean(ahead),
                 l2=TEMPLATES_L2,
-                **{kind: _rounded(each) for kind, each in scores.items()},
+                **_rounded(scores),
             )
     report.figure(
         ALL_TEMPLATES, statistics.mean(every), at_least=TEMPLATES_BAR, comparisons=len(every)
     )
 
 
-def _rounded(scores: Sequence[float]) -> list[float]:
-    return [round(score, 2) for score in scores]
+def _rounded(scores: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    return {f"f1_{kind}": [round(score, 2) for score in each] for kind, each in scores.items()}
 
 
 # --------------------------------------------------------------------------------------- l2
@@ -184,7 +184,7 @@ def _l2(report: Report, parts: dict[str, tuple[Part, Part]]) -> None:
                 statistics.mean(ahead),
                 default_l2=used,
                 chosen_l2=chosen,
-                **{f"f1_{kind}": _rounded(each) for kind, each in scores.items()},
+                **_rounded(scores),
             )
     report.figure(
         "F1, default l2 − l2 = 1, mean of all",
@@ -232,9 +232,10 @@ def _queries(report: Report, pool: Part, held_out: Part) -> None:
         }
     for name in strategies:
         if name != "groups":
+            measured: dict[str, Any] = {kind: scores[kind] for kind in ("groups", name)}
             report.figure(
                 f"F1, groups − {name}, conll2000, {LABELS:,} labels",
                 scores["groups"]["f1"] - scores[name]["f1"],
                 at_least=QUERIES_BAR,
-                **{kind.replace(" ", "_"): scores[kind] for kind in ("groups", name)},
+                **measured,
             )

@@ -3,11 +3,10 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from jaxseq._lazy import lazy_names as _lazy_names
-from jaxseq.constraints import _constraint, _corpus, _file, _penalties, _rules, _search
+from jaxseq.constraints import _constraint, _corpus, _penalties, _rules, _search
 from jaxseq.constraints._constraint import *  # noqa: F403 - names stand once, in their modules
 from jaxseq.constraints._constraint import Scheme as Scheme
 from jaxseq.constraints._corpus import *  # noqa: F403
-from jaxseq.constraints._file import *  # noqa: F403
 from jaxseq.constraints._penalties import *  # noqa: F403
 from jaxseq.constraints._rules import *  # noqa: F403
 from jaxseq.constraints._search import *  # noqa: F403
@@ -33,7 +32,6 @@ __all__ = [
 ]
 __all__ += _constraint.__all__
 __all__ += _corpus.__all__
-__all__ += _file.__all__
 __all__ += _penalties.__all__
 __all__ += _rules.__all__
 __all__ += _search.__all__

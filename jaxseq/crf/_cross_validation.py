@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any, cast
 
 import numpy as np
-from sklearn.model_selection import KFold
 
 from jaxseq._io import Fingerprint, SearchStore
 from jaxseq._runtime import Outcome, progress_bar
@@ -89,6 +88,8 @@ def cross_validate(
         progress: show a progress bar; None shows it on a terminal.
         store: keeps the scores, to go on from after an interrupt.
     """
+    from sklearn.model_selection import KFold  # which takes a while to import
+
     if folds > sentences:
         raise ValueError(f"folds: expected at most one per sentence, {sentences}, got {folds}")
     store = SearchStore(None, "") if store is None else store

@@ -12,11 +12,9 @@ import numpy as np
 from jax.sharding import Mesh
 from sklearn.utils.validation import check_is_fitted
 
-from jaxseq.crf._carry_over import carry_over
 from jaxseq.crf._decoding import ScoredSentences
-from jaxseq.crf._learnt_weights import make_spread
 from jaxseq.crf._model import CRF
-from jaxseq.crf._parameters import WeightSet
+from jaxseq.crf._parameters import WeightSet, carry_over, make_spread
 from jaxseq.crf._problem import (
     Vocabulary,
     check_vocabulary,

@@ -1,7 +1,6 @@
 """Homotopy continuation for fixed-point problems: paths from labelled to unlabelled data."""
 
-from jaxseq.homotopy._critical import CriticalPoint, Kind, find_critical_points
-from jaxseq.homotopy._follow import follow_path
+from jaxseq.homotopy._follow import CriticalPoint, Kind, find_critical_points, follow_path
 from jaxseq.homotopy._path import (
     Event,
     Path,
@@ -14,8 +13,16 @@ from jaxseq.homotopy._path import (
     select_min_eigenvalue,
     select_monotone,
 )
-from jaxseq.homotopy._problem import Problem, Structure, freeze, linear_weights
-from jaxseq.homotopy._settings import Jacobian, PathSettings, Predictor, published_settings
+from jaxseq.homotopy._problem import (
+    Jacobian,
+    PathSettings,
+    Predictor,
+    Problem,
+    Structure,
+    freeze,
+    linear_weights,
+    published_settings,
+)
 from jaxseq.homotopy._spectrum import Spectrum, leading_eigenvalues
 
 __all__ = [

@@ -19,8 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from threadpoolctl import ThreadpoolController
 
-from jaxseq.homotopy._problem import Problem, find_flat, flat_map
-from jaxseq.homotopy._settings import Jacobian, PathSettings
+from jaxseq.homotopy._problem import Jacobian, PathSettings, Problem, find_flat, flat_map
 from jaxseq.lattice import in_full_precision
 
 Product = Callable[[np.ndarray], np.ndarray]

@@ -15,8 +15,7 @@ import numpy as np
 
 from jaxseq._io import Fingerprint, SearchStore
 from jaxseq.homotopy._linear import Leading, linearise_flat
-from jaxseq.homotopy._problem import Problem, find_flat, unraveller
-from jaxseq.homotopy._settings import PathSettings
+from jaxseq.homotopy._problem import PathSettings, Problem, find_flat, unraveller
 
 
 class PathOutcome(enum.Enum):

@@ -3,7 +3,7 @@
 from jaxseq.representations._brown import BrownTree as BrownTree
 from jaxseq.representations._brown import brown_clusters as brown_clusters
 from jaxseq.representations._brown import neighbour_counts as neighbour_counts
-from jaxseq.representations._clustering import cluster_directions as cluster_directions
+from jaxseq.representations._contexts import cluster_directions as cluster_directions
 from jaxseq.representations._contexts import positive_information as positive_information
 from jaxseq.representations._learn import learn_representation as learn_representation
 from jaxseq.representations._lexicon import Lexicon as Lexicon

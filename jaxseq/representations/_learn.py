@@ -10,8 +10,8 @@ import numpy as np
 
 from jaxseq._runtime import progress_bar
 from jaxseq.representations._brown import brown_clusters, neighbour_counts
-from jaxseq.representations._clustering import cluster_directions
 from jaxseq.representations._contexts import (
+    cluster_directions,
     count_contexts,
     positive_information,
     reduce_dimensions,

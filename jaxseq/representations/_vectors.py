@@ -10,8 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from jaxseq.representations._clustering import cluster_directions
-from jaxseq.representations._contexts import unit_rows
+from jaxseq.representations._contexts import cluster_directions, unit_rows
 from jaxseq.representations._learn import SIZES
 from jaxseq.representations._lexicon import Lexicon, Normalisation, class_keys
 from jaxseq.representations._representation import Representation

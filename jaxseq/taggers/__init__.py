@@ -17,16 +17,16 @@ from jaxseq.taggers._labels import check_unlabelled as check_unlabelled
 from jaxseq.taggers._labels import encode_labels as encode_labels
 from jaxseq.taggers._labels import find_classes as find_classes
 from jaxseq.taggers._labels import legal_by_scheme as legal_by_scheme
-from jaxseq.taggers._notes import Notes as Notes
-from jaxseq.taggers._notes import fresh as fresh
-from jaxseq.taggers._notes import settings_of as settings_of
 
 if _TYPE_CHECKING:
     from jaxseq.taggers._base import Decodable as Decodable
     from jaxseq.taggers._base import SequenceTagger as SequenceTagger
     from jaxseq.taggers._base import split_by_sentence as split_by_sentence
     from jaxseq.taggers._base import token_score as token_score
+    from jaxseq.taggers._self_training import Notes as Notes
     from jaxseq.taggers._self_training import SelfTraining as SelfTraining
+    from jaxseq.taggers._self_training import fresh as fresh
+    from jaxseq.taggers._self_training import settings_of as settings_of
     from jaxseq.taggers._store import ARRAYS as ARRAYS
     from jaxseq.taggers._store import check_replaceable as check_replaceable
     from jaxseq.taggers._store import check_stored_numbers as check_stored_numbers
@@ -46,12 +46,15 @@ __all__ = [
 _LATER = {
     "ARRAYS": "jaxseq.taggers._store",
     "Decodable": "jaxseq.taggers._base",
+    "Notes": "jaxseq.taggers._self_training",
     "SelfTraining": "jaxseq.taggers._self_training",
     "SequenceTagger": "jaxseq.taggers._base",
     "check_replaceable": "jaxseq.taggers._store",
     "check_stored_numbers": "jaxseq.taggers._store",
+    "fresh": "jaxseq.taggers._self_training",
     "load": "jaxseq.taggers._store",
     "register_kind": "jaxseq.taggers._store",
+    "settings_of": "jaxseq.taggers._self_training",
     "split_by_sentence": "jaxseq.taggers._base",
     "token_score": "jaxseq.taggers._base",
 }

@@ -1,12 +1,15 @@
 """Text: sentences, readers and writers, label schemes, templates and features of tokens."""
 
-from jaxseq.text._dict_extractor import DictExtractor as DictExtractor
-from jaxseq.text._dict_extractor import extractor_from_state as extractor_from_state
-from jaxseq.text._dict_extractor import tokens_are_attributes as tokens_are_attributes
+from jaxseq.text._extractors import DictExtractor as DictExtractor
+from jaxseq.text._extractors import TemplateExtractor as TemplateExtractor
+from jaxseq.text._extractors import extractor_from_state as extractor_from_state
+from jaxseq.text._extractors import tokens_are_attributes as tokens_are_attributes
 from jaxseq.text._features import FeatureExtractor as FeatureExtractor
 from jaxseq.text._features import TokenFeatures as TokenFeatures
 from jaxseq.text._features import token_rows as token_rows
 from jaxseq.text._functions import WORD_TYPES as WORD_TYPES
+from jaxseq.text._functions import WordRepresentation as WordRepresentation
+from jaxseq.text._functions import find_representation as find_representation
 from jaxseq.text._functions import short_shape as short_shape
 from jaxseq.text._functions import word_type as word_type
 from jaxseq.text._functions import word_types as word_types
@@ -21,8 +24,6 @@ from jaxseq.text._readers import read_plain as read_plain
 from jaxseq.text._readers import split_cells as split_cells
 from jaxseq.text._readers import tokenize as tokenize
 from jaxseq.text._readers import write_conll as write_conll
-from jaxseq.text._representation import WordRepresentation as WordRepresentation
-from jaxseq.text._representation import find_representation as find_representation
 from jaxseq.text._schemes import SCHEMES as SCHEMES
 from jaxseq.text._schemes import IllegalTagError as IllegalTagError
 from jaxseq.text._schemes import LegalTransitions as LegalTransitions
@@ -32,7 +33,6 @@ from jaxseq.text._schemes import legal_transitions as legal_transitions
 from jaxseq.text._schemes import parse_tag as parse_tag
 from jaxseq.text._schemes import tag_spans as tag_spans
 from jaxseq.text._sentence import Sentence as Sentence
-from jaxseq.text._template_extractor import TemplateExtractor as TemplateExtractor
 from jaxseq.text._templates import CONLL2000 as CONLL2000
 from jaxseq.text._templates import CONLL2003 as CONLL2003
 from jaxseq.text._templates import GENE_MENTION as GENE_MENTION

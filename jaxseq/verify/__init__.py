@@ -1,8 +1,8 @@
 """Checks that the library is right: against enumeration, autodiff and differences."""
 
 from jaxseq.verify._check import check as check
+from jaxseq.verify._check import gradient as gradient
 from jaxseq.verify._check import quick_options as quick_options
-from jaxseq.verify._gradient import gradient as gradient
 from jaxseq.verify._oracle import Enumeration as Enumeration
 from jaxseq.verify._quantities import QUANTITIES as QUANTITIES
 from jaxseq.verify._quantities import Quantity as Quantity

@@ -34,8 +34,7 @@ from jaxseq.homotopy import (
 )
 from jaxseq.homotopy._follow import Solver
 from jaxseq.homotopy._linear import gmres, linearise_flat
-from jaxseq.homotopy._problem import flat_map
-from jaxseq.homotopy._settings import check_settings
+from jaxseq.homotopy._problem import check_settings, flat_map
 from jaxseq.homotopy._spectrum import lanczos
 
 LABELS, WORDS = 2, 4

@@ -152,7 +152,7 @@ def test_streamed_training_is_in_memory_training_in_the_same_order(folder, algor
 @pytest.mark.parametrize("weights", ["mixed", "observed", "dense", "tied"])
 @pytest.mark.parametrize("frequent", [2, 10])
 def test_weights_that_are_learnt_are_those_of_the_whole(folder, weights, frequent, monkeypatch):
-    monkeypatch.setattr("jaxseq.crf._learnt_weights.DENSE_FROM", frequent)
+    monkeypatch.setattr("jaxseq.crf._parameters.DENSE_FROM", frequent)
     corpus = StreamedCorpus(folder)
     plan = Plan.from_tagger(tagger_of(weights=weights))
     found = spread_over_shards(corpus, plan, True, None, Devices.alone())
