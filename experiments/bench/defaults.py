@@ -68,12 +68,12 @@ class Part(NamedTuple):
 
 def run(report: Report, out: Path) -> None:
     """All figures of ``python -m experiments bench defaults``."""
-    folder = Path(os.environ.get("JAXSEQ_DATA", ""))
-    if not all((folder / name).is_dir() for name in COLUMNS):
+    folder = os.environ.get("JAXSEQ_DATA")
+    if not folder or not all((Path(folder) / name).is_dir() for name in COLUMNS):
         needs = f"{', '.join(COLUMNS)}, by JAXSEQ_DATA"
         report.figure(ALL_TEMPLATES, None, at_least=TEMPLATES_BAR, needs=needs)
         return
-    data = Data(choose_sources(list(COLUMNS), folder, may_stand_in=False))
+    data = Data(choose_sources(list(COLUMNS), Path(folder), may_stand_in=False))
     parts = {name: read_parts(data, name) for name in COLUMNS}
     _templates_and_l2(report, parts)
     _queries(report, *parts["conll2000"])
