@@ -414,7 +414,7 @@ def run_training(
 
 def _choose_l2(tagger: CRFTagger, train: Corpus, options: argparse.Namespace) -> float:
     """Set the tagger's l2 by cross-validation, say which it is, and return the seconds it took."""
-    from jaxseq.crf import FOLDS, choose_l2
+    from jaxseq.crf import FOLDS, choose_l2, usual_scoring
 
     if len(train.sentences) < FOLDS:
         raise ValueError(
@@ -422,13 +422,15 @@ def _choose_l2(tagger: CRFTagger, train: Corpus, options: argparse.Namespace) ->
             f"{len(train.sentences)}"
         )
     began = time.perf_counter()
+    labels = {label for labels in train.labels for label in labels}
+    by_spans = None not in labels and usual_scoring(map(str, labels)) == "span_f1"
     choice = choose_l2(
         tagger, train.sentences, train.labels, seed=options.seed, progress=tagger.progress
     )
     tagger.set_params(l2=choice.best)
     seconds = time.perf_counter() - began
     if not (options.quiet or options.json):
-        print(score_table("l2", "score", choice, seconds), flush=True)
+        print(score_table("l2", "span F1" if by_spans else "accuracy", choice, seconds), flush=True)
     return seconds
 
 

@@ -89,7 +89,7 @@ def test_l2_is_chosen_by_cross_validation(corpus, tmp_path, succeed, monkeypatch
     argv = ["train", *corpus, "--out", tmp_path / "m", *QUICK, "--l2", "auto", "--seed", 3]
     out = succeed(*argv)
     assert asked == [(None, len(TEXTS), len(TEXTS), 3)]
-    assert out.startswith("l2        mean score in 5-fold cross-validation (")
+    assert out.startswith("l2        mean span F1 in 5-fold cross-validation (")
     assert out.split("\n")[1:3] == ["          0.02    0.5000", "          40      0.7500 *"]
     assert ", l2 40 (" in out
     tagger = jaxseq.load(tmp_path / "m")
