@@ -60,7 +60,7 @@ def test_public_name_has_a_docstring_with_an_example(name):
 # Apart, so that they are shared among processes: most of the time goes to compiling.
 ROOMS = {
     "lattices": ["", "_io", "_lazy", "_runtime", "lattice", "native", "parallel", "verify"],
-    "text": ["text", "metrics", "cli"],
+    "text": ["text", "metrics", "representations", "cli"],
     "models": ["crf", "hmm", "homotopy"],
     "learners": ["taggers", "active", "shards"],
     "constraints": ["constraints"],

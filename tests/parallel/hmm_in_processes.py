@@ -144,9 +144,9 @@ def interrupted(index, mesh):
     words, theta = draw_em("float64")
     corpus = word_corpus(words[index::2], problems.WORDS, cores=1)
     operator = EMOperator(None, corpus, mesh=mesh)
-    with ctrl_c(_em, "why_stop") if index == 1 else nullcontext():
+    with ctrl_c(_em, "_why_stop") if index == 1 else nullcontext():
         found = em(HMM(*theta), operator, max_iterations=9, tolerance=0.0)
-    with ctrl_c(_em, "why_stop") if index == 1 else nullcontext():
+    with ctrl_c(_em, "_why_stop") if index == 1 else nullcontext():
         tagger = fit("soft", *share("unequal", index), mesh)
     return [found.iterations, found.outcome.value], [tagger.n_iter_, tagger.outcome_]
 
