@@ -509,7 +509,6 @@ class ActiveLearner(BaseEstimator):
         sentence = np.repeat(np.arange(len(sentences)), pool.lengths[sentences])
         # Labels that the model gave itself say nothing of how good it is.
         is_scored = known.answered[np.repeat(trained, pool.lengths)] & (labels.gold >= 0)
-        plan = Plan.from_tagger(tagger)
 
         def take(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             """The sentences as a mask of the pool's, and their tokens of those trained on."""
@@ -525,8 +524,8 @@ class ActiveLearner(BaseEstimator):
             counted = is_scored[held_tokens]
 
             def score(l2: float) -> float:
-                with_l2 = replace(plan, l2=l2, l2_is_set=True)
-                model, *_ = train_on(problem, with_l2, None, pool.shape)
+                plan = Plan.from_tagger(fresh(tagger).set_params(l2=l2))
+                model, *_ = train_on(problem, plan, None, pool.shape)
                 right = best_labels(model, features) == gold
                 return float(right[counted].mean()) if counted.any() else float("nan")
 

@@ -574,22 +574,22 @@ def general_templates(columns: Sequence[str] = (ONLY_COLUMN,)) -> Templates:
     if not columns:
         raise ValueError("columns: expected at least one, got none")
     words = ONLY_COLUMN if ONLY_COLUMN in columns else columns[0]
-    lower, pairs = f"lower({words}[#])", [(-1, 0), (0, 1)]
-    templates = ["bias", *_around(lower, _NEAR), *_joined(lower, pairs)]
+
+    def around(call: str, column: str, offsets: Sequence[int]) -> list[str]:
+        at = {offset: call.format(f"{column}[{offset}]") for offset in offsets}
+        return [*at.values(), f"{at[-1]}|{at[0]}", f"{at[0]}|{at[1]}"]
+
+    templates = ["bias", *around("lower({})", words, _NEAR)]
     for end in ("prefix", "suffix"):
         templates += [f"{end}(lower({words}[0]), {size})" for size in (1, 2, 3, 4)]
-    templates += [
-        f"shape({words}[0])",
-        *_around(f"short_shape({words}[#])", _NEAR),
-        *_joined(f"short_shape({words}[#])", pairs),
-    ]
+    templates += [f"shape({words}[0])", *around("short_shape({})", words, _NEAR)]
     flags = ("has_digit", "has_hyphen", "is_digits", "is_upper")
     templates += [f"{flag}({words}[0])" for flag in flags]
     for column in columns:
         if column != words:
             # What tags begin with is a coarser tag: NN of NNS, VB of VBD.
-            for cell in (f"{column}[#]", f"prefix({column}[#], 2)"):
-                templates += _around(cell, _NEXT) + _joined(cell, pairs)
+            for call in ("{}", "prefix({}, 2)"):
+                templates += around(call, column, _NEXT)
     return Templates(templates)
 
 
