@@ -46,6 +46,10 @@ FIXED = ("templates", "cutoff", "scheme", "checkpoint", "checkpoint_every", "pro
 """Settings that `ActiveLearner.refit` cannot change: the pool was read by the first three, and the
 search is neither kept nor shown."""
 
+ASKING_L2 = 1.0
+"""Of the models that ask, where the estimator has none. It is larger than what suits few labels, so
+that they are less sure, and there is more to ask below the threshold."""
+
 WORSE = 1e-3
 """How much lower, relatively, an objective from zeros must be to replace a warm-started one."""
 
@@ -84,7 +88,8 @@ class ActiveLearner(BaseEstimator):
     scratch: see `recheck`.
 
     Args:
-        estimator: the tagger; it is cloned, not changed.
+        estimator: the tagger; it is cloned, not changed. Without an `l2`, models that ask have 1,
+            and those of `refit` one that suits the number of labels.
         strategy: what to ask; see `jaxseq.active.Strategy`. `jaxseq.active.GroupQueries` learns
             most from few labels.
         initial: sentences to be labelled whole before there is a model, if no label is known.
@@ -372,6 +377,8 @@ class ActiveLearner(BaseEstimator):
         run = self._begun()
         before = None if run.tagger is None else self.look()  # kept from the last round, as a rule
         tagger, clock = fresh(self.estimator), time.perf_counter()
+        if tagger.l2 is None:
+            tagger.set_params(l2=ASKING_L2)
         complete = self.strategy.completes_sentences
         fitted, is_short, sentences = self._fit(tagger, older, most, complete=complete)
         seconds = {**fitted.seconds, "training": time.perf_counter() - clock}

@@ -106,7 +106,7 @@ def add_learner_options(parser: argparse.ArgumentParser) -> None:
     add("--budget", type=int, metavar="N", help="stop after so many labelled tokens")
     add("--max-rounds", type=int, metavar="N", help="stop after so many rounds")
     add = parser.add_argument_group("training").add_argument
-    add_model_settings(add, "of L-BFGS, a round")
+    add_model_settings(add, "of L-BFGS, a round", asking=True)
     add("--between", type=int, metavar="N", help="iterations of a round after which more is asked, "
         "at most; the last round, and jaxseq active train, have all (all)")  # fmt: skip
     add("--seed", type=int, default=0, metavar="N", help="of random first sentences (0)")
@@ -577,7 +577,8 @@ def add_active(parser: argparse.ArgumentParser) -> None:
     option("--out", required=True, metavar="MODEL", help="the folder to save the model in")
     option("--l1", type=float, metavar="X", help="strength of the l1 penalty")
     option("--l2", type=parse_l2, metavar="X", help="strength of the l2 penalty; a model that asks "
-        "may want a larger one, which makes it less sure; auto takes the best of a few in "
+        "may want a larger one, which makes it less sure (where jaxseq active start has none, one "
+        "that suits the number of labels); auto takes the best of a few in "
         "5-fold cross-validation on the labels so far")  # fmt: skip
     option("--max-iterations", type=int, metavar="N", help="of L-BFGS")
     option("--weights", choices=WEIGHTS, help="which pairs of attribute and label have a weight")

@@ -27,7 +27,7 @@ FAMILIES = ("initial", "transition", "emission")  # the multinomials of a hidden
 
 def add_crf_settings(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("model and search").add_argument
-    add_model_settings(add, "of L-BFGS", may_choose_l2=True)
+    add_model_settings(add, "of L-BFGS")
     algorithms = ("lbfgs", "adamw", "sgd")
     add("--algorithm", choices=algorithms, default="lbfgs", help="how to minimise the loss (lbfgs)")
     add("--epochs", type=int, default=20, metavar="N", help="of adamw and sgd (20)")

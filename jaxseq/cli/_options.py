@@ -215,13 +215,20 @@ def add_corpus_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_model_settings(add: Any, iterations: str, *, may_choose_l2: bool = False) -> None:
-    """Add the settings of a CRF that every command which trains one has."""
+def add_model_settings(add: Any, iterations: str, *, asking: bool = False) -> None:
+    """Add the settings of a CRF that every command which trains one has, if only to ask."""
     add("--l1", type=float, default=0.0, metavar="X", help="strength of the L1 penalty (0)")
-    l2 = "strength of the L2 penalty (1 for 200,000 labelled tokens, in proportion less for fewer)"
-    if may_choose_l2:
-        l2 += "; auto takes the best of a few in 5-fold cross-validation on the labelled sentences"
-    add("--l2", type=parse_l2 if may_choose_l2 else float, metavar="X", help=l2)
+    if asking:
+        add("--l2", type=float, metavar="X", help="strength of the L2 penalty, for rounds (1)")
+    else:
+        add(
+            "--l2",
+            type=parse_l2,
+            metavar="X",
+            help="strength of the L2 penalty (1 for 200,000 labelled tokens, in proportion less "
+            "for fewer); auto takes the best of a few in 5-fold cross-validation on the labelled "
+            "sentences",
+        )
     add("--max-iterations", type=int, default=500, metavar="N", help=f"{iterations} (500)")
     add(
         "--weights",

@@ -119,6 +119,13 @@ def test_refit_chooses_l2_by_the_labels_so_far(monkeypatch):
     np.testing.assert_array_equal(chosen.model_.table, learner.refit(l2=0.02).model_.table)
 
 
+def test_models_ask_with_a_larger_l2_than_the_last_one():
+    learner = simulated(strategy=RandomQueries(8, "tokens"))
+    assert (learner.estimator.l2, learner.tagger_.l2_, learner.refit().l2_) == (None, 1.0, 0.001)
+    learner = simulated(strategy=RandomQueries(8, "tokens"), l2=0.5)
+    assert (learner.tagger_.l2_, learner.refit().l2_) == (0.5, 0.5)
+
+
 def test_refit_needs_a_few_sentences_to_choose_by():
     learner = jaxseq.ActiveLearner(tagger(), initial=2).begin(X, classes=LABELS)
     learner.answer([Answer(0, 0, "A")])

@@ -110,7 +110,9 @@ def test_finish_chooses_l2_by_the_labels_so_far(tmp_path, succeed, monkeypatch):
     tagger = jaxseq.load(tmp_path / "final")
     assert tagger.l2 in (0.02, 40.0)
     assert f", l2 {tagger.l2:g}\n" in out
-    assert jaxseq.load(tmp_path / "run" / "model").l2 is None
+    assert jaxseq.load(tmp_path / "run" / "model").l2 == 1.0
+    succeed("active", "finish", tmp_path / "run", "--out", tmp_path / "final")
+    assert jaxseq.load(tmp_path / "final").l2_ == 0.001
 
 
 def test_where_l2_cannot_be_chosen(tmp_path, run):
