@@ -16,10 +16,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
+
+# JAX is imported where it is needed: readers of text use this module, and so does --help.
 
 
 @contextmanager
@@ -123,6 +122,8 @@ class Fingerprint:
         Sets have no order, and dictionaries that of their entries. What has a text with an address
         in memory is not for this.
         """
+        import jax
+
         for part in parts:
             if isinstance(part, np.ndarray | jax.Array):
                 # The same bytes may be another array: of another type, or another shape.
@@ -323,6 +324,7 @@ class Stages:
         store: where the state is kept. If it has one, the search goes on from there.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> class Count(NamedTuple):
         ...     parameters: Any
         ...     iteration: int
@@ -448,6 +450,8 @@ def load_checkpoint(path: str | os.PathLike[str], like: Tree, about: str) -> tup
 
 def named_leaves(tree: Any) -> dict[str, Any]:
     """The leaves of a pytree under the names that they have in files."""
+    import jax
+
     return {f"{i:03d}": leaf for i, leaf in enumerate(jax.tree.leaves(tree))}
 
 
@@ -462,6 +466,8 @@ def leaves_like(arrays: dict[str, np.ndarray], like: Tree, where: Any = "checkpo
     Raises:
         ValueError: where structure, shapes or dtypes differ.
     """
+    import jax
+
     leaves = named_leaves(like)
     if sorted(arrays) != sorted(leaves):
         raise ValueError(f"{where}: expected {len(leaves)} arrays, got {len(arrays)}")
@@ -476,10 +482,12 @@ def leaves_like(arrays: dict[str, np.ndarray], like: Tree, where: Any = "checkpo
     return jax.tree.unflatten(jax.tree.structure(like), placed)
 
 
-def _place_like(array: np.ndarray, leaf: Any) -> jax.Array:
+def _place_like(array: np.ndarray, leaf: Any) -> Any:
     """On the devices of a mesh where the leaf is on one."""
+    import jax
+
     # Every process has the whole array, and gives its devices the parts that they ask for.
     sharding = getattr(leaf, "sharding", None)
-    if not isinstance(sharding, NamedSharding):
-        return jnp.asarray(array)
+    if not isinstance(sharding, jax.sharding.NamedSharding):
+        return jax.numpy.asarray(array)
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])

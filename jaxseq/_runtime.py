@@ -32,11 +32,17 @@ class Outcome(enum.StrEnum):
     COUNTED = "converged: relative frequencies, which need no search"
     MAX_ITERATIONS = "stopped: the number of iterations asked for is reached"
     MAX_ROUNDS = "stopped: the number of rounds asked for is reached"
-    PRECISION = "stopped: no step improves the value within the precision of its arithmetic"
+    PRECISION = "converged: no step improves the value within the precision of its arithmetic"
     CYCLE = "stopped: the labels return to those of an earlier round, and would go on in a circle"
     UNSURE = "stopped: no label is sure enough to learn from"
     INTERRUPTED = "interrupted: the best result so far is kept"
     IMPORTED = "imported: the model was trained by another program"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Outcome | None:
+        # Models keep the text, and those of jaxseq 0.1 have this one.
+        old = "stopped: no step improves the value within the precision of its arithmetic"
+        return cls.PRECISION if value == old else None
 
 
 def usable_cores() -> int:

@@ -59,6 +59,20 @@ print(time.perf_counter() - start)
     assert min(seconds) < SECONDS, seconds
 
 
+@pytest.mark.parametrize(
+    "command", ["active", "active start", "train", "train crf", "tag", "shard"]
+)
+def test_help_of_a_command_needs_no_jax(command):
+    script = f"""
+import contextlib, sys
+from jaxseq.cli import main
+with contextlib.suppress(SystemExit):
+    main([*{command!r}.split(), "--help"])
+print("jax" in sys.modules)
+"""
+    assert _run(script).splitlines()[-1] == "False"
+
+
 # --------------------------------------------------------------------------- from the source
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxseq._runtime import map_on_cores
+from jaxseq._runtime import Outcome, map_on_cores
 
 
 @pytest.mark.parametrize("items", [[], [3], [3, 1, 2], list(range(20))])
@@ -53,3 +53,12 @@ def test_precision_of_a_with_block_holds_on_all_cores(double):
         found = map_on_cores(jnp.asarray, [0.5, 0.25])
     wanted = jnp.float64 if double else jnp.float32
     assert [array.dtype for array in found] == [wanted, wanted]
+
+
+def test_outcomes_whose_words_have_changed_are_known_by_the_old_ones():
+    """Models that were saved before keep the old text."""
+    old = "stopped: no step improves the value within the precision of its arithmetic"
+    assert Outcome(old) is Outcome.PRECISION
+    assert Outcome.PRECISION.startswith("converged")
+    with pytest.raises(ValueError, match="not a valid Outcome"):
+        Outcome("stopped: of its own accord")

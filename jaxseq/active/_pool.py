@@ -83,7 +83,7 @@ class Pool:
         features = extractor.fit_transform(sentences)
         if not features.lengths.sum():
             raise ValueError("X: expected sentences with at least one token, got none")
-        names = _classes(classes, y, features.lengths)
+        names = _classes(estimator.classes if classes is None else classes, y, features.lengths)
         templates, wanted = estimator.templates, strategy.wanted
         forms = word_forms(sentences) if wanted.forms else None
         if wanted.forms and forms is None:

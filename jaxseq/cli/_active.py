@@ -17,7 +17,6 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxseq.active import STRATEGIES
 from jaxseq.cli._active_run import (
     ActiveRun,
     Corpora,
@@ -34,11 +33,12 @@ from jaxseq.cli._files import (
     FEATURES,
     LABEL,
     OUTSIDE,
-    STANDARD,
     Corpus,
-    first_width,
+    Layout,
+    first_sentence,
     iter_input,
     iter_words,
+    labelled_layout,
     name_reader,
     read_corpus,
     read_unlabelled,
@@ -46,12 +46,14 @@ from jaxseq.cli._files import (
     require_file,
     require_model_place,
     require_rereadable,
+    rereadable,
+    say_replaced,
     shown,
+    warn_mixed_schemes,
 )
 from jaxseq.cli._models import add_templates_option, choose_templates
 from jaxseq.cli._options import (
     WEIGHTS,
-    Names,
     add_corpus_options,
     add_model_settings,
     flag,
@@ -59,7 +61,7 @@ from jaxseq.cli._options import (
     parse_labels,
 )
 from jaxseq.cli._questions import Question, as_task, ask_in_words, labelling_config, read_answers
-from jaxseq.text import Sentence, Templates, open_to_replace
+from jaxseq.text import CONLLU, Sentence, Templates, open_to_replace
 
 if TYPE_CHECKING:
     from jaxseq.active import ActiveLearner, Strategy
@@ -69,6 +71,8 @@ METAVARS = {int: "N", float: "P", str: "TEMPLATE"}
 
 def strategy_settings() -> dict[str, dict[str, Field[Any]]]:
     """Name of a setting → the strategies that have it, each with its field."""
+    from jaxseq.active import STRATEGIES
+
     settings: dict[str, dict[str, Field[Any]]] = {}
     for name, kind in STRATEGIES.items():
         for one in fields(kind):  # pyright: ignore[reportArgumentType] - a dataclass
@@ -79,6 +83,8 @@ def strategy_settings() -> dict[str, dict[str, Field[Any]]]:
 
 def add_learner_options(parser: argparse.ArgumentParser) -> None:
     """Add the groups of options about what to ask, when to stop, and how to train."""
+    from jaxseq.active import STRATEGIES
+
     add = parser.add_argument_group("what to ask, and when to stop").add_argument
     summaries = "; ".join(f"{name}: {kind.summary}" for name, kind in STRATEGIES.items())
     add("--strategy", choices=tuple(STRATEGIES), default="groups",
@@ -115,6 +121,8 @@ def add_learner_options(parser: argparse.ArgumentParser) -> None:
 
 def choose_strategy(options: argparse.Namespace) -> Strategy:
     """The strategy that the options describe; ValueError where they do not go together."""
+    from jaxseq.active import STRATEGIES
+
     settings = {}
     for name, by_strategy in strategy_settings().items():
         value = getattr(options, name)
@@ -162,31 +170,31 @@ def templates_for_pool(
     like, place = train, options.train
     if like is None:
         place = shown(options.pool)
-        like = Corpus(place, [], [list(options.labels)], _names_of_pool(options))
-    return choose_templates(options.templates, like.names[:-1], place), like
+        like = Corpus(place, [], [list(options.labels)], _layout_of_pool(options))
+    return choose_templates(options.templates, like.layout.features, place), like
 
 
-def _names_of_pool(options: argparse.Namespace) -> Names:
-    """Names of the columns that sentences with labels would have, if there were any."""
+def _layout_of_pool(options: argparse.Namespace) -> Layout:
+    """The columns that sentences with labels would have, if there were any."""
     if options.columns is not None:
-        if len(options.columns) < 2 or options.columns[-1] is None:
-            raise ValueError("--columns: expected a name for the label, the last, and one before")
-        return options.columns
+        return labelled_layout(0, options, shown(options.pool))
+    if options.label_column is not None:
+        raise ValueError("--label-column: expected along with --train or --columns only")
     if options.pool_format == "plain":
-        return (FEATURES[0], LABEL)
-    path: str = options.pool
-    if path == STANDARD:
-        raise ValueError("--pool: expected a file, or --columns with the names of its columns")
-    require_file(path)
+        return Layout((FEATURES[0], LABEL))
+    require_file(options.pool)
     # The first line tells the number of columns, and then the file is read from its beginning.
-    require_rereadable(path, "or else --columns with the names of its columns")
-    width = first_width(path, options.delimiter)
+    require_rereadable(options.pool, "or else --columns with the names of its columns")
+    block = first_sentence(options.pool, options)
+    if block is not None and block.is_conllu:
+        return Layout((*CONLLU, LABEL))
+    width = 0 if block is None else len(block.columns)
     if not 1 <= width <= len(FEATURES) + 1:
         raise ValueError(
-            f"{path}: expected sentences of 1 to {len(FEATURES) + 1} columns, or --columns with "
-            f"their names; found {f'{width} columns' if width else 'no sentence'}"
+            f"{shown(options.pool)}: expected sentences of 1 to {len(FEATURES) + 1} columns, or "
+            f"--columns with their names; found {f'{width} columns' if width else 'no sentence'}"
         )
-    return (*FEATURES[:width], LABEL)
+    return Layout((*FEATURES[:width], LABEL))
 
 
 def read_pool(options: argparse.Namespace, like: Corpus, needed: Sequence[str]) -> list[Sentence]:
@@ -197,12 +205,13 @@ def read_pool(options: argparse.Namespace, like: Corpus, needed: Sequence[str]) 
     if options.pool_format == "plain":  # words alone: no columns to be named
         place = shown(options.pool)
         require_columns(needed, [FEATURES[0]], name_reader(options.templates), place)
-        sentences = [Sentence({FEATURES[0]: words}) for words in iter_words(options.pool)]
+        sentences = [
+            Sentence({FEATURES[0]: words}) for words in iter_words(options.pool, options.encoding)
+        ]
         if not sentences:
             raise ValueError(f"{place}: expected at least one sentence, found none")
         return sentences
-    named = argparse.Namespace(**{**vars(options), "unlabelled": [options.pool]})
-    sentences = read_unlabelled(named, like, needed)
+    sentences = read_unlabelled([options.pool], options, like, needed)
     if options.train is None:
         _refuse_labels(sentences, like, set(options.labels), shown(options.pool))
     return sentences
@@ -221,9 +230,9 @@ def _refuse_labels(
         suspects = sorted((cells[name] & labels) - {OUTSIDE} - cells[words])
         if suspects:
             raise ValueError(
-                f"{place}: expected no labels in column {like.names.index(name) + 1}, {name!r}, "
-                f"found {suspects[0]!r} (--columns names the columns, the label last, and leaves "
-                "one out with '-')"
+                f"{place}: expected no labels in column {like.layout.names.index(name) + 1}, "
+                f"{name!r}, found {suspects[0]!r} (--columns names the columns, the label last, "
+                "and leaves one out with '-')"
             )
 
 
@@ -266,13 +275,16 @@ def _run_start(options: argparse.Namespace) -> int:
     train = None
     if options.train is not None:
         train = read_corpus(options.train, options, scheme=options.scheme)
-    templates, like = templates_for_pool(options, train)
-    pool = read_pool(options, like, templates.columns)
+    sources = {name: getattr(options, name) for name in ("train", "pool", "dev")}
+    with rereadable(options.pool) as options.pool:
+        templates, like = templates_for_pool(options, train)
+        pool = read_pool(options, like, templates.columns)
     dev = None
     if options.dev is not None:
-        dev = read_corpus(options.dev, options, like=like.names)
+        dev = read_corpus(options.dev, options, like=like)
+        warn_mixed_schemes([each.scheme() for each in (train, dev) if each is not None])
     learner = new_learner(options, templates)
-    _write(out, learner, train, pool, dev, options)
+    _write(out, learner, train, pool, dev, options.labels, sources)
     with opened(options.out) as run:
         training = []
         if run.label_counts()["labelled_tokens"]:
@@ -312,20 +324,21 @@ def _write(
     train: Corpus | None,
     pool: list[Any],
     dev: Corpus | None,
-    options: argparse.Namespace,
+    labels_to_give: Sequence[str] | None,
+    sources: dict[str, str | None],
 ) -> None:
     """Make the folder, which appears only when all of it is there."""
 
     def words(corpus: Corpus | None) -> list[Sentence]:
         if corpus is None:
             return []
-        return [sentence.without(str(corpus.names[-1])) for sentence in corpus.sentences]
+        label = corpus.layout.label_name
+        return [sentence.without(label) for sentence in corpus.sentences]
 
-    sources = {name: getattr(options, name) for name in ("train", "pool", "dev")}
     dev_labels = [] if dev is None else dev.known_labels()
     corpora = Corpora([*words(train), *pool], words(dev), dev_labels, sources)
     labels: Any = None if train is None else [*train.labels, *[None] * len(pool)]
-    classes = set(options.labels or ())
+    classes = set(labels_to_give or ())
     if train is not None:
         classes |= {label for row in train.labels for label in row if label is not None}
     # Beside the place, on the same disk, so that moving it there is one step.
@@ -447,6 +460,7 @@ def _run_finish(options: argparse.Namespace) -> int:
     changes = {name: value for name, value in options_set.items() if value is not None}
     run = looked_at(options.folder)  # without the lock: the run may go on meanwhile
     require_model_place(options.out)  # before the training, which may take long
+    say_replaced(options.out)
     with naming_options(changes):
         tagger = run.learner.refit(**changes)
     tagger.save(options.out)

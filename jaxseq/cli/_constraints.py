@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxseq.cli._files import read_corpus, require_columns, require_file
-from jaxseq.cli._options import add_corpus_options, parse_smoothing
+from jaxseq.cli._files import read_corpus, require_columns, require_file, warn_mixed_schemes
+from jaxseq.cli._options import add_classes_option, add_corpus_options, parse_smoothing
 
 if TYPE_CHECKING:
     from jaxseq.constraints import ConstraintFile
@@ -37,15 +37,17 @@ def add_constraints(parser: argparse.ArgumentParser) -> None:
         help="added to both counts of an estimated penalty, more than 0 (1)",
     )
     add_corpus_options(parser)
+    add_classes_option(add)
     add("--json", action="store_true", help="print one JSON object, not a table")
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     corpora = [read_corpus(path, options) for path in options.data]
+    warn_mixed_schemes([corpus.scheme() for corpus in corpora])
     gold = [labels for corpus in corpora for labels in corpus.known_labels()]
     if options.model is None:
-        labels = sorted({label for labels in gold for label in labels})
+        labels = sorted({label for labels in gold for label in labels} | set(options.classes or ()))
     else:
         from jaxseq.taggers import load
 

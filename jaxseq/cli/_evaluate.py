@@ -8,7 +8,14 @@ import json
 from itertools import groupby
 
 from jaxseq.cli._constraints import ConstrainedTagger, columns_of_rules, read_rules
-from jaxseq.cli._files import column_blocks, columns_of_model, read_corpus, require_columns, shown
+from jaxseq.cli._files import (
+    column_blocks,
+    column_place,
+    columns_of_model,
+    read_corpus,
+    require_columns,
+    shown,
+)
 from jaxseq.cli._options import (
     add_constraint_options,
     add_corpus_options,
@@ -16,6 +23,7 @@ from jaxseq.cli._options import (
     flag,
 )
 from jaxseq.metrics import cohen_kappa, mcnemar, token_accuracy, usual_scores
+from jaxseq.text import CONLLU
 
 Labels = list[list[str]]
 BOUNDARY = "-X-"  # the first cell of a line that ends a sentence, and is no token, for conlleval
@@ -58,7 +66,7 @@ def _run(options: argparse.Namespace) -> int:
         report |= {"token_accuracy": accuracy, "kappa": kappa}
     if options.against is not None:
         # McNemar's test compares two predictions token by token, so the gold labels must agree.
-        other_gold, other = _read_predictions(options.against, options.delimiter)
+        other_gold, other = _read_predictions(options.against, options)
         _check_same_gold(gold, other_gold, source, options.against)
         result = mcnemar(gold, predicted, other)
         lines += [
@@ -76,11 +84,12 @@ def _labels(options: argparse.Namespace) -> tuple[Labels, Labels, str]:
     if options.file is not None:
         if options.model is not None or options.test is not None:
             raise ValueError("evaluate: expected FILE, or --model and --test; got both")
-        for name in ("columns", "scheme_to", "unknown_label", "constraints", "beam"):
+        # Only two columns count, and names are needed for one that is named.
+        needless = ("columns",) if options.label_column is None else ()
+        for name in (*needless, "scheme_to", "unknown_label", "constraints", "beam"):
             if getattr(options, name) is not None:
                 raise ValueError(f"{flag(name)}: expected with --model and --test only")
-        # Only the last two columns count, so that no names are needed.
-        return *_read_predictions(options.file, options.delimiter), shown(options.file)
+        return *_read_predictions(options.file, options), shown(options.file)
     if options.model is None or options.test is None:
         raise ValueError("evaluate: expected FILE, or --model and --test; got neither")
     return *_predictions_of_model(options), options.model
@@ -108,17 +117,31 @@ def _predictions_of_model(options: argparse.Namespace) -> tuple[Labels, Labels]:
     return gold, predicted
 
 
-def _read_predictions(path: str, delimiter: str | None) -> tuple[Labels, Labels]:
-    """The last two columns; -DOCSTART- lines are tokens, as for conlleval, and -X- lines none."""
+def _read_predictions(path: str, options: argparse.Namespace) -> tuple[Labels, Labels]:
+    """Gold labels, in the column before the last unless it is named, and predicted ones, the last.
+
+    -DOCSTART- lines are tokens, as for conlleval, and -X- lines none.
+    """
     gold: Labels = []
     predicted: Labels = []
-    for block in column_blocks(path, delimiter):
-        if len(block.columns) < 2:
+    for block in column_blocks(path, options):
+        width = len(block.columns)
+        if width < 2:
             raise ValueError(
                 f"{shown(path)}:{block.first}: expected at least 2 columns, the last two gold and "
-                f"predicted labels, found {len(block.columns)}: {block.lines[0]!r:.200}"
+                f"predicted labels, found {width}: {block.lines[0]!r:.200}"
             )
-        rows = zip(block.columns[0], block.columns[-2], block.columns[-1])
+        place = -2
+        if options.label_column is not None and not block.is_docstart:
+            names = options.columns or (CONLLU if block.is_conllu else ())
+            names = (*names, *[None] * (width - len(names)))
+            place = column_place(names[: width - 1], options.label_column)
+        elif block.is_conllu:
+            raise ValueError(
+                f"{shown(path)}:{block.line_number(0)}: expected --label-column with the column of "
+                "the gold labels in CoNLL-U; the predicted ones are the last column"
+            )
+        rows = zip(block.columns[0], block.columns[place], block.columns[-1])
         for ends, pairs in groupby(rows, lambda row: row[0] == BOUNDARY):
             if not ends:
                 _, right, guessed = zip(*pairs)

@@ -7,10 +7,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from jaxseq.cli._files import Corpus, require_columns, require_file
-from jaxseq.cli._options import AUTO, Names, add_model_settings, parse_labels
+from jaxseq.cli._options import AUTO, Names, add_classes_option, add_model_settings
 from jaxseq.text import (
     CONLL2000,
     CONLL2003,
+    CONLLU,
     GENE_MENTION,
     TOKEN_IDENTITY,
     Templates,
@@ -28,6 +29,7 @@ FAMILIES = ("initial", "transition", "emission")  # the multinomials of a hidden
 def add_crf_settings(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("model and search").add_argument
     add_model_settings(add, "of L-BFGS")
+    add_classes_option(add)
     algorithms = ("lbfgs", "adamw", "sgd")
     add("--algorithm", choices=algorithms, default="lbfgs", help="how to minimise the loss (lbfgs)")
     add("--epochs", type=int, default=20, metavar="N", help="of adamw and sgd (20)")
@@ -48,10 +50,10 @@ def untrained_crf(options: argparse.Namespace, train: Corpus | None) -> CRFTagge
 
     templates: Templates | None = None
     if train is not None:
-        templates = choose_templates(options.templates, train.names[:-1], train.path)
+        templates = choose_templates(options.templates, train.layout.features, train.path)
     names = (
         "l1", "l2", "max_iterations", "seed", "weights", "cutoff", "scheme", "algorithm",
-        "epochs", "batch_size", "learning_rate", "cores", "checkpoint",
+        "epochs", "batch_size", "learning_rate", "cores", "checkpoint", "classes",
     )  # fmt: skip
     settings = {name: getattr(options, name) for name in names}
     if options.l2 == AUTO:  # chosen when the sentences are read
@@ -76,12 +78,7 @@ def add_hmm_settings(parser: argparse.ArgumentParser) -> None:
             metavar="X",
             help=f"added to the count of every {event} ({usual})",
         )
-    add(
-        "--classes",
-        type=parse_labels,
-        metavar="LABELS",
-        help="all labels, separated by commas, where the labelled sentences may lack some",
-    )
+    add_classes_option(add)
     add(
         "--decoding",
         choices=("viterbi", "max_marginal"),
@@ -148,7 +145,9 @@ def choose_templates(name: str | None, columns: Names, place: str) -> Templates:
     """
     there = [column for column in columns if column is not None]
     if name is None or name == GENERAL:
-        return general_templates(there)
+        # The annotation of CoNLL-U is what is learnt, now or later: new text has none of it.
+        is_conllu = len(set(there) & set(CONLLU)) >= len(CONLLU) - 1
+        return general_templates(["word"] if is_conllu else there)
     if name in OF_PAPERS:
         templates = OF_PAPERS[name]
     else:

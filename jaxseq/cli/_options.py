@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -21,7 +22,12 @@ LONGEST_MESSAGE = 1000  # characters; a message may quote a line of a file that 
 def one_line(message: str) -> str:
     """The message without line ends, and not longer than one can read."""
     line = " ".join(message.split("\n"))
-    return line if len(line) <= LONGEST_MESSAGE else f"{line[:LONGEST_MESSAGE]} …"
+    if len(line) <= LONGEST_MESSAGE:
+        return line
+    # A message begins with the place and ends with what is wrong there: a long list of what was
+    # expected is in the middle.
+    half = LONGEST_MESSAGE // 2
+    return f"{line[:half]} … {line[-half:]}"
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -61,6 +67,7 @@ class CommandParser(argparse.ArgumentParser):
         if self._add_options is not None:  # once, as tests may parse more than one line
             add_options, self._add_options = self._add_options, None
             add_options(self)
+        args = None if args is None else self._with_dashes(args)
         if self._default is not None and args is not None:
             first = next(iter(args), "-")
             if first.startswith("-") and first not in ("-h", "--help"):
@@ -70,6 +77,22 @@ class CommandParser(argparse.ArgumentParser):
         if unknown:  # here, so that the message begins with the command that lacks the option
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return options, unknown
+
+    def _with_dashes(self, args: Sequence[str]) -> list[str]:
+        """The arguments, where argparse would take the value of an option for another option.
+
+        Names may begin with a dash, as in ``--columns -,word`` and ``--label -LRB-``; an option of
+        ours begins with two, but for ``-h``.
+        """
+        joined: list[str] = []
+        for arg in args:
+            option = self._option_string_actions.get(joined[-1]) if joined else None
+            takes_one = option is not None and option.nargs is None
+            if takes_one and re.match(r"-[^-]", arg) and arg not in self._option_string_actions:
+                joined[-1] += f"={arg}"
+            else:
+                joined.append(arg)
+        return joined
 
     def error(self, message: str) -> NoReturn:
         """End the process with exit status 2."""
@@ -168,6 +191,24 @@ def parse_columns(text: str) -> Names:
     return names
 
 
+def parse_encoding(text: str) -> str:
+    """An encoding of text that Python knows, as an argument."""
+    from jaxseq.text import text_encoding  # which ``jaxseq --help`` does not need
+
+    try:
+        text_encoding(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected an encoding of text, such as utf-8 or latin-1, got {text!r:.60}"
+        ) from None
+    return text
+
+
+def parse_label_column(text: str) -> str | int:
+    """The name of a column, or its number from 1 on, as an argument."""
+    return int(text) if re.fullmatch(r"[1-9][0-9]{0,8}", text) else text
+
+
 def parse_delimiter(text: str) -> str:
     r"""The text between columns, as an argument: ``tab`` and ``\t`` are the tab.
 
@@ -190,19 +231,38 @@ def add_column_options(parser: argparse.ArgumentParser) -> None:
         type=parse_columns,
         metavar="word,pos,label",
         help="names of the columns, with - for one to leave out; by default word,label or "
-        "word,pos,label or word,pos,chunk,label, depending on how many there are",
+        "word,pos,label or word,pos,chunk,label, depending on how many there are, and of CoNLL-U "
+        "id,word,lemma,upos,xpos,feats,head,deprel,deps,misc",
     )
     parser.add_argument(
         "--delimiter",
         type=parse_delimiter,
         metavar="TEXT",
-        help="what separates the columns (tab for a tab); by default spaces and tabs",
+        help="what separates the columns (tab for a tab); by default spaces and tabs, and the tabs "
+        "of CoNLL-U, which is noticed by its first line",
+    )
+    parser.add_argument(
+        "--encoding",
+        type=parse_encoding,
+        default="utf-8",
+        metavar="NAME",
+        help="of the sentences that are read (utf-8)",
+    )
+
+
+def add_label_column_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--label-column",
+        type=parse_label_column,
+        metavar="NAME",
+        help="the column of the labels, by its name or its number from 1 on; the last by default",
     )
 
 
 def add_corpus_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how labelled files are to be read."""
     add_column_options(parser)
+    add_label_column_option(parser)
     parser.add_argument(
         "--unknown-label",
         metavar="TEXT",
@@ -238,6 +298,15 @@ def add_model_settings(add: Any, iterations: str, *, asking: bool = False) -> No
     )
     add("--cutoff", type=int, default=1, metavar="N", help="ignore attributes rarer than this (1)")
     add("--scheme", metavar="IOB2", help="forbid label sequences that this scheme does not allow")
+
+
+def add_classes_option(add: Any) -> None:
+    add(
+        "--classes",
+        type=parse_labels,
+        metavar="LABELS",
+        help="all labels, separated by commas, where the labelled sentences may lack some",
+    )
 
 
 def add_constraint_options(add: Any) -> None:

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain
 
-from jaxseq.cli._files import first_width, labelled_columns, require_file, require_rereadable
+from jaxseq.cli._files import (
+    Layout,
+    Source,
+    first_sentence,
+    labelled_layout,
+    require_file,
+    require_rereadable,
+    rereadable,
+    shown,
+    warn_mixed_schemes,
+)
 from jaxseq.cli._models import add_templates_option, choose_templates
-from jaxseq.cli._options import Names, add_column_options
-from jaxseq.text import Sentence, iter_conll
+from jaxseq.cli._options import add_classes_option, add_column_options, add_label_column_option
+from jaxseq.text import Sentence, corpus_scheme, iter_conll
 
 
 def add_shard(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Compute the features of a labelled corpus of columns part by part, and write them to a "
-        "folder of shards for train --shards. Each file is read three times, and never held whole."
+        "folder of shards for train --shards. Files are read several times, and never held whole."
     )
     add = parser.add_argument
     add("--train", required=True, nargs="+", metavar="FILE", help="one or more files of columns")
@@ -24,6 +36,8 @@ def add_shard(parser: argparse.ArgumentParser) -> None:
     add("--shard-tokens", type=int, metavar="N", help="tokens per shard (a million)")
     add("--cutoff", type=int, default=1, metavar="N", help="ignore attributes rarer than this (1)")
     add_column_options(parser)
+    add_label_column_option(parser)
+    add_classes_option(add)
     add("--scheme-to", metavar="IOB2", help="convert the labels to IOB1, IOB2, IOBES or BILOU")
     add("--json", action="store_true", help="report as one JSON object")
     parser.set_defaults(run=_run)
@@ -32,24 +46,38 @@ def add_shard(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     from jaxseq.shards import SHARD_TOKENS, read_index, write_shards
 
-    for path in options.train:  # a pipe would be empty in the second reading
-        require_file(path)
-        require_rereadable(path, "it is read three times")
-    names = _names(options)
-    templates = choose_templates(options.templates, names[:-1], options.train[0])
-    label = str(names[-1])  # `labelled_columns` refuses a label without a name
-
-    def read() -> Iterator[tuple[Sentence, list[str]]]:
-        for path in options.train:
-            for sentence in iter_conll(
-                path, names, delimiter=options.delimiter, scheme_to=options.scheme_to
-            ):
-                yield sentence, list(sentence[label])
-
     tokens = SHARD_TOKENS if options.shard_tokens is None else options.shard_tokens
-    folder = write_shards(
-        read, options.out, templates=templates, cutoff=options.cutoff, shard_tokens=tokens
-    )
+    with ExitStack() as copies:
+        sources = [copies.enter_context(rereadable(path)) for path in options.train]
+        for path in sources:  # a pipe would be empty in the second reading
+            require_file(path)
+            require_rereadable(path, "it is read several times")
+        layout, conllu = _layout(sources, options)
+        templates = choose_templates(options.templates, layout.features, shown(sources[0]))
+
+        def read_file(path: Source) -> Iterator[tuple[Sentence, list[str]]]:
+            for sentence in iter_conll(
+                path,
+                layout.names,
+                delimiter=options.delimiter,
+                encoding=options.encoding,
+                conllu=conllu,
+                scheme_to=options.scheme_to,
+                scheme_column=layout.label_name,
+            ):
+                yield sentence, list(sentence[layout.label_name])
+
+        if len(sources) > 1:  # each alone, before they are mixed
+            labels = ((shown(path), (row for _, row in read_file(path))) for path in sources)
+            warn_mixed_schemes([(name, corpus_scheme(rows)) for name, rows in labels])
+        folder = write_shards(
+            lambda: chain.from_iterable(map(read_file, sources)),
+            options.out,
+            templates=templates,
+            cutoff=options.cutoff,
+            shard_tokens=tokens,
+            classes=options.classes,
+        )
     index = read_index(folder)
     report = {
         "folder": options.out,
@@ -67,11 +95,14 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _names(options: argparse.Namespace) -> Names:
-    """Names of the columns, which all files must have."""
+def _layout(files: Sequence[Source], options: argparse.Namespace) -> tuple[Layout, bool]:
+    """The columns, which all files must have, and whether they are CoNLL-U."""
+    for path in files:  # the first ones may have no sentences
+        block = first_sentence(path, options)
+        if block is not None:
+            conllu = block.is_conllu
+            return labelled_layout(len(block.columns), options, shown(path), conllu), conllu
     if options.columns is not None:
-        return labelled_columns(0, options.columns, options.train[0])
-    for path in options.train:  # the first ones may have no sentences
-        if width := first_width(path, options.delimiter):
-            return labelled_columns(width, None, path)
-    raise ValueError(f"{', '.join(options.train)}: expected at least one sentence, found none")
+        return labelled_layout(0, options, shown(files[0])), False
+    listed = ", ".join(map(shown, files))
+    raise ValueError(f"{listed}: expected at least one sentence, found none")

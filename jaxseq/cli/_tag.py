@@ -55,7 +55,7 @@ def add_tag(parser: argparse.ArgumentParser) -> None:
         choices=("conll", "plain"),
         default="conll",
         help="of the input: columns, with or without labels, or plain text with one sentence per "
-        "line (conll)",
+        "line (conll, which CoNLL-U is, too)",
     )
     add(
         "--tokenize",
@@ -74,8 +74,9 @@ def add_tag(parser: argparse.ArgumentParser) -> None:
         "--k-best",
         type=int,
         metavar="K",
-        help="write the K most probable labellings of each sentence, each after a line '# rank P'; "
-        "with --constraints, P is the probability times exp(−penalties)",
+        help="write the K most probable labellings of each sentence, each after a line "
+        "'#rank=0,P=0.5' without a space, which no line of a token is; with --constraints, P is "
+        "the probability times exp(−penalties)",
     )
     add_constraint_options(add)
     parser.set_defaults(run=_run)
@@ -83,11 +84,15 @@ def add_tag(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class _Item:
-    """What is to be written for one sentence: `lines`, each with a label added."""
+    """What is to be written for one sentence: `lines`, with a label added to each token.
+
+    `places` are those of the tokens, None where all lines are; the others are of CoNLL-U.
+    """
 
     lines: Sequence[str]
     sentence: dict[str, Sequence[str]] | None  # None for -DOCSTART-, whose line gets O
     between: str  # what separates the line from the label
+    places: Sequence[int] | None = None
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -132,7 +137,7 @@ def _plain_items(
 ) -> Iterator[_Item]:
     require_columns(needed, ["word"], _reader(options), shown(options.file))
     split = tokenize if options.tokenize == "punctuation" else str.split
-    for words in iter_words(options.file, split):
+    for words in iter_words(options.file, options.encoding, split):
         yield _Item(words, {"word": words}, options.delimiter or " ")
 
 
@@ -141,9 +146,10 @@ def _column_items(
 ) -> Iterator[_Item]:
     names: Names | None = None
     between = options.delimiter
-    for block in column_blocks(options.file, options.delimiter):
+    for block in column_blocks(options.file, options):
         if between is None:  # the new column is separated as the others are
-            between = "\t" if "\t" in block.lines[0].strip(" \t") else " "
+            tabs = block.is_conllu or "\t" in block.lines[0].strip(" \t")
+            between = "\t" if tabs else " "
         lines = block.lines
         if options.delimiter is None:  # with --delimiter, a blank at the end belongs to a cell
             lines = [line.rstrip(" \t") for line in lines]
@@ -151,14 +157,15 @@ def _column_items(
             yield _Item(lines, None, between)
             continue
         if names is None:
-            place = f"{shown(options.file)}:{block.first}"
+            place = f"{shown(options.file)}:{block.line_number(0)}"
+            width, reader = len(block.columns), _reader(options)
             names = unlabelled_columns(
-                len(block.columns), options.columns, needed, place, _reader(options)
+                width, options.columns, needed, place, reader, block.is_conllu
             )
             if options.columns is None and len(names) > 1 and names[-1] in needed:
                 refuse_labels(block.columns[-1], set(labels), names, place)
         cells = {name: column for name, column in zip(names, block.columns) if name is not None}
-        yield _Item(lines, cells, between)
+        yield _Item(lines, cells, between, block.places)
 
 
 def _reader(options: argparse.Namespace) -> str:
@@ -174,7 +181,7 @@ def _annotation(tagger: Any, marginals: bool, k_best: int | None) -> Annotation:
     if k_best is not None:
         return lambda sentences: [
             [
-                (f"# {rank} {math.exp(log_prob):.6f}\n", [[label] for label in labels])
+                (f"#rank={rank},P={math.exp(log_prob):.6f}\n", [[label] for label in labels])
                 for rank, (labels, log_prob) in enumerate(paths)
             ]
             for paths in tagger.predict_k_best(sentences, k_best)
@@ -206,6 +213,16 @@ def _write(write: Callable[[str], Any], items: Sequence[_Item], annotate: Annota
             versions = next(annotated)
         for title, added in versions:
             write(title)
+            if item.places is not None:
+                added = _among_all_lines(item, added)
             for line, cells in zip(item.lines, added):
                 write(item.between.join([line, *cells]) + "\n")
             write("\n")
+
+
+def _among_all_lines(item: _Item, added: list[list[str]]) -> list[list[str]]:
+    """The cells for every line of CoNLL-U: of comments none, and ``_`` where there is no token."""
+    cells = [[] if line.startswith("#") else ["_"] * len(added[0]) for line in item.lines]
+    for place, own in zip(item.places or (), added):
+        cells[place] = own
+    return cells

@@ -19,7 +19,15 @@ import numpy as np
 
 from jaxseq._runtime import Outcome
 from jaxseq.cli._constraints import columns_of_rules
-from jaxseq.cli._files import Corpus, read_corpus, read_unlabelled, require_model_place
+from jaxseq.cli._files import (
+    STANDARD,
+    Corpus,
+    read_corpus,
+    read_unlabelled,
+    require_model_place,
+    say_replaced,
+    warn_mixed_schemes,
+)
 from jaxseq.cli._models import add_templates_option, columns_read
 from jaxseq.cli._options import AUTO, CommandParser, add_corpus_options, loaded_later, one_line
 from jaxseq.metrics import usual_scores
@@ -81,13 +89,19 @@ def add_training_options(
             required=True,
             nargs="+",
             metavar="FILE",
-            help="the labelled corpus, in one or more files; the last column is the label",
+            help="the labelled corpus, in one or more files; the last column is the label, unless "
+            "--label-column says otherwise (- is standard input)",
         )
     ]
     add("--dev", metavar="FILE", help="another labelled corpus, to evaluate the model on")
     if model == "crf":
         sources.append(add_templates_option(add))
-    add("--out", required=True, metavar="DIR", help="where to save the model")
+    add(
+        "--out",
+        required=True,
+        metavar="DIR",
+        help="where to save the model; an older one is replaced",
+    )
     add_corpus_options(parser)
     add("--checkpoint", metavar="FILE", help=f"keep {checkpoint} here, and continue from it")
     add("--cores", type=int, metavar="N", help="threads to train with (all)")
@@ -268,6 +282,10 @@ def check_same_files(files: Sequence[str], peers: Peers) -> None:
     """ValueError unless files of which each process reads a part have the same content in all."""
     digests = {}
     for path in files if peers.count > 1 else ():
+        if path == STANDARD:
+            raise ValueError(
+                "standard input: expected files, which every one of several processes can read"
+            )
         with open(path, "rb") as file:
             digests[path] = hashlib.file_digest(file, "sha256").hexdigest()[:16]
     peers.check_same("SHA-256 of the files", digests)
@@ -291,9 +309,11 @@ def read_training(
             check_same_files(files, peers)
         for path in files[peers.index :: peers.count] if apart else files:
             part = (0, 1) if apart else ((peers.index - before) % peers.count, peers.count)
-            like = corpora[0].names if corpora else None
+            like = corpora[0] if corpora else None
             corpora.append(read_corpus(path, options, scheme, like, part, siblings))
             before += corpora[-1].sentences_in_file
+        if len(corpora) > 1:
+            warn_mixed_schemes([each.scheme() for each in corpora])
         corpus = _joined(corpora)
         if alone:
             return corpus, None
@@ -304,7 +324,8 @@ def read_training(
             count = len(corpus.sentences)
             numbers = peers.index + peers.count * np.arange(count, dtype=np.int64)
         # Templates count columns, so that another file's names would mean other features.
-        peers.check_same(f"{', '.join(files)}: columns", list(corpus.names))
+        columns = [corpus.layout.label, *corpus.layout.names]
+        peers.check_same(f"{', '.join(files)}: columns", columns)
     return corpus, numbers
 
 
@@ -314,7 +335,7 @@ def _joined(corpora: list[Corpus]) -> Corpus:
     first = corpora[0]
     sentences = [sentence for corpus in corpora for sentence in corpus.sentences]
     labels = [each for corpus in corpora for each in corpus.labels]
-    return Corpus(first.path, sentences, labels, first.names)
+    return Corpus(first.path, sentences, labels, first.layout)
 
 
 def _numbers_of_files(own: list[Corpus], files: int, peers: Peers) -> np.ndarray:
@@ -328,11 +349,23 @@ def _numbers_of_files(own: list[Corpus], files: int, peers: Peers) -> np.ndarray
     return np.concatenate(parts).astype(np.int64)
 
 
+def read_own_unlabelled(
+    options: argparse.Namespace, peers: Peers, train: Corpus, needed: Sequence[str]
+) -> list[Sentence] | None:
+    """Every Nth sentence of ``--unlabelled``, for the Nth process; None without the option."""
+    if options.unlabelled is None:
+        return None
+    check_same_files(options.unlabelled, peers)
+    part = peers.index, peers.count
+    return read_unlabelled(options.unlabelled, options, train, needed, part)
+
+
 def read_dev(options: argparse.Namespace, peers: Peers, train: Corpus | None) -> Corpus | None:
     """The corpus to evaluate on, by the process that reports; ValueError for unknown labels."""
     if options.dev is None or not peers.is_first:
         return None
-    dev = read_corpus(options.dev, options, like=None if train is None else train.names)
+    dev = read_corpus(options.dev, options, like=train)
+    warn_mixed_schemes([each.scheme() for each in (train, dev) if each is not None])
     dev.known_labels()
     return dev
 
@@ -393,11 +426,10 @@ def run_training(
             rules = None if read_rules is None else read_rules(options, peers, corpus)
             needed = tuple(dict.fromkeys([*columns_read(tagger), *columns_of_rules(rules)]))
             dev = read_dev(options, peers, corpus)
-            unlabelled = more = None
-            if options.unlabelled is not None:
-                check_same_files(options.unlabelled, peers)
-                part = peers.index, peers.count
-                unlabelled = read_unlabelled(options, corpus, needed, part)
+            unlabelled = read_own_unlabelled(options, peers, corpus, needed)
+            more = None
+        if peers.is_first and not options.quiet:
+            say_replaced(options.out)
         data = TrainingData(corpus, numbers, unlabelled, rules)
         taken = {}
         if getattr(options, "l2", None) == AUTO:
@@ -486,9 +518,11 @@ def _report(
     trained: Trained, counts: dict[str, int], unlabelled: dict[str, Any] | None, out: str
 ) -> dict[str, Any]:
     tagger: Any = trained.tagger
-    # A model that is mixed of others was not trained itself; how long that took is told apart.
+    # A model that is mixed of others was not trained itself: only how long all of it took is known.
     taken = getattr(tagger, "seconds_", {})
-    features, everything = (taken.get(name, 0.0) for name in ("features", "all"))
+    seconds = {"features": taken["features"]} if "features" in taken else {}
+    if "all" in taken:
+        seconds["training"] = taken["all"] - taken.get("features", 0.0)
     if hasattr(tagger, "extractor_"):  # a CRF
         size = {"attributes": tagger.extractor_.attribute_count}
         size |= {"evaluations": tagger.n_evaluations_, "l2": tagger.l2_}
@@ -502,14 +536,18 @@ def _report(
         "iterations": tagger.n_iter_,
         "loss": tagger.loss_ if math.isfinite(tagger.loss_ or 0.0) else None,  # JSON has no inf
         "outcome": tagger.outcome_,
-        "seconds": {"features": features, "training": everything - features, **trained.seconds},
+        "seconds": {**seconds, **trained.seconds},
         "model": out,
         "dev": None,
     }
 
 
 def _text(report: dict[str, Any], lines_on_method: list[str], table: str | None) -> str:
-    seconds, unlabelled = report["seconds"], report["unlabelled"]
+    unlabelled = report["unlabelled"]
+    features, training = (
+        f" ({report['seconds'][name]:.1f} s)" if name in report["seconds"] else ""
+        for name in ("features", "training")
+    )
     loss = "" if report["loss"] is None else f", loss {report['loss']:.6g}"
     loss += f", l2 {report['l2']:.3g}" if "l2" in report else ""
     title, kind = ("words", "words") if "words" in report else ("features", "attributes")
@@ -520,9 +558,8 @@ def _text(report: dict[str, Any], lines_on_method: list[str], table: str | None)
         )
         lines += [f"          {counts}", *lines_on_method]
     lines += [
-        f"{title:8}  {report[kind]:,} {kind}, {report['labels']} labels "
-        f"({seconds['features']:.1f} s)",
-        f"training  {report['iterations']} iterations{loss} ({seconds['training']:.1f} s)",
+        f"{title:8}  {report[kind]:,} {kind}, {report['labels']} labels{features}",
+        f"training  {report['iterations']} iterations{loss}{training}",
         f"          {report['outcome']}",
         f"model     {report['model']}",
     ]

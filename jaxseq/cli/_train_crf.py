@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxseq.cli._files import Corpus
+from jaxseq.cli._files import Corpus, say_replaced
 from jaxseq.cli._models import add_crf_settings, untrained_crf
 from jaxseq.cli._options import AUTO, flag, parse_weight, require_with
 from jaxseq.cli._train import (
@@ -261,6 +261,8 @@ def _check_shards_options(options: argparse.Namespace) -> None:
             raise ValueError(f"{flag(name)}: expected nothing along with --shards")
     if options.l2 == AUTO:
         raise ValueError("--l2: expected a number along with --shards, got auto")
+    if options.classes is not None:
+        raise ValueError("--classes: expected with jaxseq shard, not along with --shards")
     if options.cutoff != 1:  # it was applied when the shards were written
         raise ValueError("--cutoff: expected with jaxseq shard, not along with --shards")
     if options.algorithm == "lbfgs":
@@ -277,6 +279,8 @@ def _train_from_shards(options: argparse.Namespace, peers: Peers) -> int:
     with peers.guard():
         check_places(options, peers)
         dev = read_dev(options, peers, None)
+    if peers.is_first and not options.quiet:
+        say_replaced(options.out)
     tagger = train_from_shards(
         options.shards,
         untrained_crf(options, None),

@@ -204,6 +204,7 @@ def _read_rules(options: argparse.Namespace, peers: Peers, train: Corpus) -> Con
     if options.constraints is None:
         return None
     own = {label for labels in train.labels for label in labels if label is not None}
+    own |= set(options.classes or ())
     # A process's part may lack labels, and every process must read the same constraints.
     labels = sorted(set().union(*peers.exchange(sorted(own))))
     rules = read_rules(options.constraints, labels)

@@ -77,7 +77,7 @@ class Labels:
         return len(self.names)
 
     def numbers(self, names: Sequence[str]) -> list[int]:
-        """Numbers of the labels that are named, or whose field is.
+        """Numbers of the labels that are named, or whose field is; `*` stands for any text.
 
         Raises:
             ValueError: for a name that is neither.
@@ -90,10 +90,19 @@ class Labels:
                 chosen.add(self._number[name])
             elif name in self.fields:
                 chosen.update(np.flatnonzero(self.field_of == self.fields.index(name)).tolist())
+            elif matching := self._matching(name):
+                chosen.update(matching)
             else:
                 known = ", ".join(dict.fromkeys([*self.fields, *self.names]))
                 raise ValueError(f"labels: expected one of {known}, got {name!r}")
         return sorted(chosen)
+
+    def _matching(self, name: str) -> list[int]:
+        """Numbers of the labels that a name with wildcards is about; none without a `*`."""
+        if "*" not in name:
+            return []
+        pattern = re.compile(".*".join(map(re.escape, name.split("*"))), re.DOTALL)
+        return [number for own, number in self._number.items() if pattern.fullmatch(own)]
 
     def mask(self, names: Sequence[str]) -> np.ndarray:
         """Booleans [s], true for the labels that are named."""

@@ -299,7 +299,7 @@ class CRFLearner:
             raise ValueError(NO_TOKENS)
         self._unlabelled = features
         flat = check_labels(y, self._labelled.lengths)
-        self.classes = find_classes(flat, self._labelled.lengths)
+        self.classes = find_classes(flat, self._labelled.lengths, classes=tagger.classes)
         self._known = encode_labels(flat, self.classes, self._labelled.lengths)
         self._legal = legal_by_scheme(self.classes, estimator.scheme)
         check_paths_legal(self._known, self._labelled.lengths, self._legal, self.classes)

@@ -647,6 +647,8 @@ def read_constraints(
       or all
     - ``field_length``: at_least, at_most, labels or all; ``count``: labels, at_least, at_most, unit
 
+    Labels are names of labels or of their fields, in which ``*`` stands for any text: ``*-NP``.
+
     Words: ``words``, a list; ``words_from``, a file with one word per line, relative to this one;
     ``pattern``, a regular expression for the whole token; or ``punctuation = true``. Also
     ``ignore_case`` (true) and ``column`` (word).

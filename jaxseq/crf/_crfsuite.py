@@ -163,7 +163,7 @@ class _Dump:
         if name == "FILEHEADER":
             return line.startswith("  ") and ": " in line
         if name in ("LABELS", "ATTRIBUTES"):  # numbered in order: a line of a name would not be
-            return line.startswith(f"{count:>7}: ")
+            return line.startswith(f"  {count:>5}: ")  # wider from 100,000 on
         return line.startswith("  (1) " if name == "TRANSITIONS" else "  (0) ")
 
     def end(self) -> None:

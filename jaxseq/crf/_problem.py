@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -64,6 +64,7 @@ def encode_problem(
     *,
     scheme: str | None,
     transitions: bool,
+    classes: Collection[str] | None = None,
     sample_weight: Sequence[float] | None = None,
     devices: Devices | None = None,
 ) -> Problem:
@@ -76,6 +77,7 @@ def encode_problem(
         y: labels of the first.
         scheme: of `CRFTagger`: which label sequences are legal.
         transitions: whether transitions are learnt.
+        classes: all labels; None for those of y.
         sample_weight: how much each labelled sentence counts.
         devices: the processes, if there are several.
     """
@@ -84,14 +86,15 @@ def encode_problem(
     if not devices.total(len(lengths)):
         raise ValueError("X: expected at least one sentence, got none")
     flat = check_labels(y, lengths)
-    classes = find_classes(flat, lengths, devices)  # of all processes: labels must have one number
-    labels = encode_labels(flat, classes, lengths)
-    legal = legal_by_scheme(classes, scheme)
-    check_paths_legal(labels, lengths, legal, classes)  # else the loss would be infinite
+    # Of all processes: labels must have one number.
+    names = find_classes(flat, lengths, devices, classes)
+    labels = encode_labels(flat, names, lengths)
+    legal = legal_by_scheme(names, scheme)
+    check_paths_legal(labels, lengths, legal, names)  # else the loss would be infinite
     return Problem(
         features=features,
         labels=labels,
-        classes=classes,
+        classes=names,
         attributes=extractor.attribute_count,
         edge_attributes=extractor.edge_attribute_count,
         transitions=transitions,

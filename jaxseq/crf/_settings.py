@@ -15,7 +15,7 @@ from jaxseq._runtime import usable_cores
 from jaxseq.crf._lbfgs import Settings
 from jaxseq.crf._parameters import WeightSet
 from jaxseq.crf._score_gradient import BY_ROW, EntropyGradient
-from jaxseq.taggers import check_number
+from jaxseq.taggers import check_classes, check_number
 
 if TYPE_CHECKING:
     from jaxseq.crf._tagger import CRFTagger
@@ -82,6 +82,7 @@ class Plan:
             check_number("cores", tagger.cores, 1, numbers.Integral)
         if not isinstance(tagger.checkpoint, str | os.PathLike | None):
             raise ValueError(f"checkpoint: expected a path or None, got {tagger.checkpoint!r:.60}")
+        check_classes(tagger.classes)
         for name, among in CHOICES.items():
             if (value := getattr(tagger, name)) not in among:
                 raise ValueError(f"{name}: expected one of {list(among)}, got {value!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -67,7 +67,8 @@ class CRFTagger(SequenceTagger):
         max_iterations: of L-BFGS, at most.
         seed: of the order of mini-batches. L-BFGS draws no random numbers.
         weights: which pairs of attribute and label have a weight: ``"observed"``, those that occur
-            together in the training data (as in CRFsuite: fast, small); ``"dense"``, all of them;
+            together in the training data, and transitions that occur there (as in CRFsuite: fast,
+            small; the other transitions weigh 0, and are not forbidden); ``"dense"``, all of them;
             ``"mixed"``, all for attributes on ten tokens and more, the observed for rarer ones
             (nearly as fast as observed, as accurate as dense); ``"tied"``, all, with labels of
             one type (``B-NP``, ``I-NP``) sharing theirs.
@@ -94,6 +95,8 @@ class CRFTagger(SequenceTagger):
         representation: what was learnt of words from text without labels, of
             `jaxseq.representations.learn_representation`, or its file. Unless `templates` call it
             themselves, they get templates for the word and its neighbours more.
+        classes: all labels, where the labelled sentences may not show every one of them: to be
+            named in constraints, or learnt from unlabelled sentences. None for those of y.
 
     Attributes:
         classes_: the labels, sorted.
@@ -152,6 +155,7 @@ class CRFTagger(SequenceTagger):
         checkpoint_every: int = 25,
         dtype: Literal["float32", "float64"] = "float32",
         representation: WordRepresentation | str | os.PathLike[str] | None = None,
+        classes: Collection[str] | None = None,
     ):
         self.templates = templates
         self.l1 = l1
@@ -173,6 +177,7 @@ class CRFTagger(SequenceTagger):
         self.checkpoint_every = checkpoint_every
         self.dtype = dtype
         self.representation = representation
+        self.classes = classes
 
     # ------------------------------------------------------------------------------ training
 
@@ -280,6 +285,7 @@ class CRFTagger(SequenceTagger):
                 y,
                 scheme=self.scheme,
                 transitions=self._learns_transitions(),
+                classes=self.classes,
                 sample_weight=sample_weight,
                 devices=devices,
             )
@@ -385,6 +391,8 @@ class CRFTagger(SequenceTagger):
         representation = find_representation(settings.pop("representation", None))
         if representation is not None:
             settings["representation"] = representation.digest
+        if settings["classes"] is None:  # as in models written before there were any
+            del settings["classes"]
         return settings
 
     @classmethod

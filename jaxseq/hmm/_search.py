@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numbers
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +27,7 @@ from jaxseq.hmm._model import HMM, Multinomials
 from jaxseq.parallel import Devices, check_mesh, mesh_peers, spans_processes
 from jaxseq.taggers import (
     Label,
+    check_classes,
     check_labels,
     check_number,
     check_sentences,
@@ -132,16 +133,9 @@ def check_hmm_settings(tagger: HMMTagger) -> None:
                 f"{name}: expected one of {list(among)}, got {getattr(tagger, name)!r:.60}"
             )
     check_families("frozen", tagger.frozen)
-    if not _is_list_of_labels(tagger.classes):
-        raise ValueError(f"classes: expected a list of labels or None, got {tagger.classes!r:.60}")
+    check_classes(tagger.classes)
     if not isinstance(tagger.checkpoint, str | os.PathLike | None):
         raise ValueError(f"checkpoint: expected a path or None, got {tagger.checkpoint!r:.60}")
-
-
-def _is_list_of_labels(classes: Any) -> bool:
-    """Also None; not a string, which is a collection of strings too."""
-    is_list = isinstance(classes, Collection) and not isinstance(classes, str)
-    return classes is None or (is_list and all(isinstance(label, str) for label in classes))
 
 
 def check_balance(name: str, balance: Any) -> None:
@@ -188,7 +182,7 @@ def read_hmm_data(
     if not devices.total(len(lengths)):
         raise ValueError("X: expected at least one sentence, got none")
     flat = check_labels(y, lengths)
-    classes = _with_unseen(find_classes(flat, lengths, devices), plan.classes)
+    classes = find_classes(flat, lengths, devices, plan.classes)
     # The classes are those of all processes: one has labels that another never sees.
     labels = encode_labels(flat, classes, lengths)
     others = None if unlabelled is None else _read_unlabelled(unlabelled, plan.column)
@@ -209,18 +203,6 @@ def read_hmm_data(
     numbers = _by_sentence(word_numbers(others[0], vocabulary), others[1])
     rest = word_corpus(numbers, len(vocabulary), cores=plan.cores)
     return HMMData(classes, vocabulary, labelled, rest)
-
-
-def _with_unseen(seen: list[str], every: tuple[str, ...] | None) -> list[str]:
-    """All labels, sorted."""
-    if every is None:
-        return seen
-    unexpected = sorted(set(seen) - set(every))
-    if unexpected:
-        raise ValueError(
-            f"y: expected labels among classes, {', '.join(sorted(every))}, got {unexpected[0]!r}"
-        )
-    return sorted({str(label) for label in every})
 
 
 def read_words(sentences: Iterable[Any], column: str) -> tuple[Column, np.ndarray]:

@@ -258,8 +258,6 @@ class HMMTagger(SequenceTagger):
         """The parameters, as JSON can hold them."""
         settings = super().settings_to_json()
         settings["frozen"] = list(settings["frozen"])  # JSON has no tuples
-        if self.classes is not None:
-            settings["classes"] = [str(label) for label in self.classes]
         return settings
 
     @classmethod
@@ -267,8 +265,6 @@ class HMMTagger(SequenceTagger):
         """Arguments of the constructor, from what `settings_to_json` gave."""
         settings = super().settings_from_json(settings)
         settings["frozen"] = tuple(settings["frozen"])
-        if settings.get("classes") is not None:
-            settings["classes"] = tuple(settings["classes"])
         return settings
 
     def _describe(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

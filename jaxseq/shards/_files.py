@@ -15,7 +15,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ import numpy as np
 
 from jaxseq.crf import EncodedLabels, without_gaps
 from jaxseq.lattice import pack_lengths
-from jaxseq.taggers import Label, check_labels, encode_labels, find_classes
+from jaxseq.taggers import Label, check_classes, check_labels, encode_labels, find_classes
 from jaxseq.text import (
     GENERAL,
     DictExtractor,
@@ -431,6 +431,7 @@ def write_shards(
     templates: Templates | Sequence[str] | None = None,
     cutoff: int = 1,
     shard_tokens: int = SHARD_TOKENS,
+    classes: Collection[str] | None = None,
 ) -> Path:
     """Featurise a labelled corpus part by part, and write it to a folder of shards.
 
@@ -443,6 +444,7 @@ def write_shards(
         templates: as in `CRFTagger`.
         cutoff: as in `CRFTagger`.
         shard_tokens: a shard has so many tokens, or a few more: its last sentence is whole.
+        classes: as in `CRFTagger`.
 
     Returns:
         The folder.
@@ -465,6 +467,7 @@ def write_shards(
     place = Path(folder).absolute()
     if shard_tokens < 1:
         raise ValueError(f"shard_tokens: expected 1 or more, got {shard_tokens}")
+    check_classes(classes)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ValueError(f"{folder}: expected nothing there, or an empty folder")
     if templates is None:
@@ -477,7 +480,7 @@ def write_shards(
     try:
         new = temporary / "new"
         new.mkdir(mode=0o755)
-        _Writer(lambda: _parts(read(), shard_tokens), new, new_extractor).write()
+        _Writer(lambda: _parts(read(), shard_tokens), new, new_extractor, classes).write()
         os.replace(new, place)  # in one step, also onto an empty folder
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -502,8 +505,15 @@ def _parts(corpus: Iterable[Labelled], tokens: int) -> Iterator[list[Labelled]]:
 class _Writer:
     """The passes over a corpus, and what they gather for the index."""
 
-    def __init__(self, read, folder: Path, new_extractor: Callable[[], FeatureExtractor]):
+    def __init__(
+        self,
+        read: Callable[[], Iterator[list[Labelled]]],
+        folder: Path,
+        new_extractor: Callable[[], FeatureExtractor],
+        classes: Collection[str] | None,
+    ):
         self._read, self._folder, self._new_extractor = read, folder, new_extractor
+        self._every = classes
         self._passes, self._longest = 0, 1
         self._labels: list[Sequence[Label]] = []  # of the part at hand
         self._seen: set[str] = set()
@@ -548,7 +558,7 @@ class _Writer:
                 self._longest = max(self._longest, int(lengths.max(initial=0)))
                 flat = [label for labels in self._labels for label in labels]
                 if any(label is not None for label in flat):
-                    self._seen.update(find_classes(flat, lengths))
+                    self._seen.update(find_classes(flat, lengths, classes=self._every))
             yield [sentence for sentence, _ in part]
         self._classes = sorted(self._seen)
 

@@ -378,6 +378,12 @@ def train_from_shards(
         )
         _check_alike(tagger, corpus, stop_after, devices)
         plan = plan.scaled(float(corpus.index.tokens))
+        chosen = corpus.classes if tagger.classes is None else sorted(set(tagger.classes))
+        if chosen != corpus.classes:
+            raise ValueError(
+                "classes: expected None, or the labels of the shards, "
+                f"{', '.join(corpus.classes)}, got {', '.join(chosen)}"
+            )
         extractor = corpus.extractor()
         by_template = isinstance(extractor, TemplateExtractor)
         templates = extractor.templates if by_template else None

@@ -8,6 +8,7 @@ from jaxseq.taggers._labels import UNKNOWN as UNKNOWN
 from jaxseq.taggers._labels import EncodedLabels as EncodedLabels
 from jaxseq.taggers._labels import Label as Label
 from jaxseq.taggers._labels import Legal as Legal
+from jaxseq.taggers._labels import check_classes as check_classes
 from jaxseq.taggers._labels import check_labels as check_labels
 from jaxseq.taggers._labels import check_number as check_number
 from jaxseq.taggers._labels import check_paths_legal as check_paths_legal

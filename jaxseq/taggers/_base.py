@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -230,6 +230,10 @@ class SequenceTagger(BaseEstimator, ABC):
         settings = self.get_params(deep=False)
         for name in ("progress", "checkpoint"):  # of one run on one machine, not of the model
             settings.pop(name, None)
+        classes = settings.get("classes")
+        if classes is not None:  # the same model gives the same bytes, and sets have no order
+            labels = sorted(classes) if isinstance(classes, Set) else classes
+            settings["classes"] = [str(label) for label in labels]
         # GridSearchCV hands over NumPy's scalars, which JSON does not know.
         return {
             name: getattr(value, "tolist", lambda v=value: v)() for name, value in settings.items()
@@ -238,7 +242,10 @@ class SequenceTagger(BaseEstimator, ABC):
     @classmethod
     def settings_from_json(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """Arguments of the constructor, from what `settings_to_json` gave."""
-        return dict(settings)
+        settings = dict(settings)
+        if settings.get("classes") is not None:
+            settings["classes"] = tuple(settings["classes"])
+        return settings
 
 
 def split_by_sentence(values: Any, lengths: np.ndarray) -> list[Any]:

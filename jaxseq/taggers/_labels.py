@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -105,20 +105,42 @@ def check_labels(y: Sequence[Sequence[Label]], lengths: np.ndarray) -> list[Labe
     return flat
 
 
+def check_classes(classes: Any) -> None:
+    """ValueError unless these are labels, or None."""
+    # A string is a collection of strings, too.
+    is_list = isinstance(classes, Collection) and not isinstance(classes, str)
+    if classes is not None and not (is_list and all(isinstance(c, str) for c in classes)):
+        raise ValueError(f"classes: expected a list of labels or None, got {classes!r:.60}")
+
+
 def find_classes(
-    flat: list[Label], lengths: np.ndarray, devices: Devices | None = None
+    flat: list[Label],
+    lengths: np.ndarray,
+    devices: Devices | None = None,
+    classes: Collection[str] | None = None,
 ) -> list[str]:
-    """Every label that occurs, sorted; with several processes, in any of them."""
+    """The labels, sorted: every one that occurs, with several processes in any of them.
+
+    Where `classes` says which there are, it is those, and another one is a ValueError.
+    """
     labels: set[str] = set()
     for position, label in enumerate(flat):
         if isinstance(label, str):
             labels.add(str(label))  # a NumPy string becomes a plain one
         elif label is not None:
             labels |= _check_set(label, position, lengths)
-    classes = sorted(labels) if devices is None else devices.union(labels)
-    if not classes:
+    seen = sorted(labels) if devices is None else devices.union(labels)
+    if not seen:
         raise ValueError("y: expected at least one token with a label, got none")
-    return classes
+    if classes is None:
+        return seen
+    every = sorted({str(label) for label in classes})
+    unexpected = sorted(set(seen) - set(every))
+    if unexpected:
+        raise ValueError(
+            f"y: expected labels among classes, {', '.join(every)}, got {unexpected[0]!r}"
+        )
+    return every
 
 
 def _place(position: int, lengths: np.ndarray) -> str:

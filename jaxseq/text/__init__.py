@@ -13,7 +13,10 @@ from jaxseq.text._functions import find_representation as find_representation
 from jaxseq.text._functions import short_shape as short_shape
 from jaxseq.text._functions import word_type as word_type
 from jaxseq.text._functions import word_types as word_types
+from jaxseq.text._readers import CONLLU as CONLLU
 from jaxseq.text._readers import Block as Block
+from jaxseq.text._readers import NamedFile as NamedFile
+from jaxseq.text._readers import decode_lines as decode_lines
 from jaxseq.text._readers import iter_blocks as iter_blocks
 from jaxseq.text._readers import iter_conll as iter_conll
 from jaxseq.text._readers import iter_lines as iter_lines
@@ -22,12 +25,14 @@ from jaxseq.text._readers import open_to_replace as open_to_replace
 from jaxseq.text._readers import read_conll as read_conll
 from jaxseq.text._readers import read_plain as read_plain
 from jaxseq.text._readers import split_cells as split_cells
+from jaxseq.text._readers import text_encoding as text_encoding
 from jaxseq.text._readers import tokenize as tokenize
 from jaxseq.text._readers import write_conll as write_conll
 from jaxseq.text._schemes import SCHEMES as SCHEMES
 from jaxseq.text._schemes import IllegalTagError as IllegalTagError
 from jaxseq.text._schemes import LegalTransitions as LegalTransitions
 from jaxseq.text._schemes import convert_tags as convert_tags
+from jaxseq.text._schemes import corpus_scheme as corpus_scheme
 from jaxseq.text._schemes import detect_scheme as detect_scheme
 from jaxseq.text._schemes import legal_transitions as legal_transitions
 from jaxseq.text._schemes import parse_tag as parse_tag
@@ -53,6 +58,7 @@ from jaxseq.text._vocabulary import sum_counts as sum_counts
 __all__ = [
     "CONLL2000",
     "CONLL2003",
+    "CONLLU",
     "GENERAL",
     "GENE_MENTION",
     "TOKEN_IDENTITY",

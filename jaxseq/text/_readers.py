@@ -1,4 +1,4 @@
-"""Files of sentences: columns as of the CoNLL shared tasks, and plain text."""
+"""Files of sentences: columns as of the CoNLL shared tasks, CoNLL-U, and plain text."""
 
 from __future__ import annotations
 
@@ -12,16 +12,46 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import NoReturn, TextIO, TypedDict, Unpack
 
 from jaxseq._io import replacing
 from jaxseq.text._schemes import SCHEMES, IllegalTagError, convert_tags, scheme_name, schemes_obeyed
 from jaxseq.text._sentence import Sentence
 
-Path = str | os.PathLike[str]
-
 # Text files: one place for encodings, byte order marks, line ends and compression.
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """A file that messages call otherwise than by its path: a copy of standard input, say."""
+
+    path: str
+    name: str
+
+
+Path = str | os.PathLike[str] | NamedFile
+
+
+def _shown(path: Path) -> str:
+    """What messages call a file."""
+    return path.name if isinstance(path, NamedFile) else os.fspath(path)
+
+
+def text_encoding(name: str) -> str:
+    """The name by which Python decodes an encoding, less a byte order mark.
+
+    ValueError for one that is not known, or is none of text.
+
+    Example:
+        >>> text_encoding("UTF8"), text_encoding("latin-1")
+        ('utf-8-sig', 'latin-1')
+    """
+    try:
+        " ".encode(name)  # which refuses codecs that are not of text, such as "hex"
+        return "utf-8-sig" if codecs.lookup(name).name == "utf-8" else name
+    except (LookupError, ValueError):
+        raise ValueError(f"encoding: expected a known encoding, got {name!r}") from None
 
 
 def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
@@ -30,23 +60,45 @@ def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     A byte order mark is dropped, and a file whose name ends with ``.gz`` is decompressed.
     ValueError, with the file and the line, for bytes that are not of the encoding.
     """
-    try:
-        if codecs.lookup(encoding).name == "utf-8":
-            encoding = "utf-8-sig"  # the same, less a byte order mark
-    except LookupError:
-        raise ValueError(f"encoding: expected a known encoding, got {encoding!r}") from None
+    encoding = text_encoding(encoding)
     try:
         with _open_bytes(path) as raw, io.TextIOWrapper(raw, encoding) as text:
             for line in text:
                 yield line.removesuffix("\n")
     except UnicodeDecodeError:
         _raise_undecodable(path, encoding)
+    except UnicodeError as error:  # of codecs that say no place
+        raise ValueError(f"{_shown(path)}: expected text encoded as {encoding}: {error}") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{os.fspath(path)}: damaged gzip file: {error}") from error
+        raise ValueError(f"{_shown(path)}: damaged gzip file: {error}") from error
+
+
+def decode_lines(stream: Iterable[bytes], source: str, encoding: str = "utf-8") -> Iterator[str]:
+    """The lines of a stream as `iter_lines` gives those of a file, each as soon as it is there."""
+    encoding = text_encoding(encoding)
+    decoder = codecs.getincrementaldecoder(encoding)()
+    pending, number = "", 0
+    for data, is_last in chain(((data, False) for data in stream), [(b"", True)]):
+        try:
+            # Of UTF-16, what Python takes for a line may begin in the middle of a character.
+            *lines, pending = (pending + decoder.decode(data, is_last)).split("\n")
+        except UnicodeError as error:
+            wrong = data
+            if isinstance(error, UnicodeDecodeError):  # not of codecs that say no place
+                wrong = error.object[error.start : error.end]
+            raise ValueError(
+                f"{source}:{number + 1}: expected text encoded as {encoding.removesuffix('-sig')}, "
+                f"found byte {wrong[:8].hex(' ')}"
+            ) from None
+        for line in lines:
+            number += 1
+            yield line.removesuffix("\r")
+    if pending:
+        yield pending.removesuffix("\r")
 
 
 @contextmanager
-def open_to_replace(path: Path) -> Iterator[TextIO]:
+def open_to_replace(path: str | os.PathLike[str]) -> Iterator[TextIO]:
     """A file for UTF-8 text that appears only when complete; on an error the old one stays."""
     with replacing(path) as temporary, open(temporary, "wb") as raw:
         binary = raw
@@ -57,6 +109,8 @@ def open_to_replace(path: Path) -> Iterator[TextIO]:
 
 
 def _open_bytes(path: Path) -> io.BufferedReader | gzip.GzipFile:
+    if isinstance(path, NamedFile):
+        return open(path.path, "rb")
     if os.fspath(path).endswith(".gz"):
         return gzip.GzipFile(path, "rb")
     return open(path, "rb")
@@ -75,14 +129,23 @@ def _raise_undecodable(path: Path, encoding: str) -> NoReturn:
         wrong = error.object[error.start : error.end].hex(" ")
         name = encoding.removesuffix("-sig")
         raise ValueError(
-            f"{os.fspath(path)}:{line}: expected text encoded as {name}, found byte {wrong}"
+            f"{_shown(path)}:{line}: expected text encoded as {name}, found byte {wrong}"
         ) from None
-    raise ValueError(f"{os.fspath(path)}: changed while it was read")
+    raise ValueError(f"{_shown(path)}: changed while it was read")
 
 
 # Files of columns: one token per line, a blank line between sentences.
 
 DOCSTART = "-DOCSTART-"  # the first cell of the line that CoNLL-2003 has between documents
+
+CONLLU = ("id", "word", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+"""Names of the ten columns of CoNLL-U, for `read_conll`; its FORM is called "word"."""
+
+# Comments, multi-word tokens (3-4) and empty nodes (3.1); whatever else is there is a token.
+_NO_TOKEN = re.compile(r"#|[0-9]+[-.][0-9]+\t")
+# The first line of a sentence that is no comment: word 1, words 1 to n, or an empty node before.
+_FIRST_LINE = re.compile(r"(?:1|1-[0-9]+|0\.1)(?:\t[^\t]+){9}")
+_FIRST_LINES = 1000  # comments and blank lines before that line, at most
 
 
 @dataclass(frozen=True)
@@ -90,12 +153,23 @@ class Block:
     """The lines of a sentence without their ends, and their cells, column by column.
 
     `first` is the number of the first line. A line that begins with ``-DOCSTART-`` is a block of
-    its own, with as many cells as it likes.
+    its own, with as many cells as it likes. In CoNLL-U, only some lines are tokens, which have
+    cells: those in `places`.
     """
 
     first: int
     lines: list[str]
     columns: Sequence[Sequence[str]]
+    places: Sequence[int] | None = None
+
+    @property
+    def is_conllu(self) -> bool:
+        """Whether lines may be comments, multi-word tokens or empty nodes."""
+        return self.places is not None
+
+    def line_number(self, token: int) -> int:
+        """The line that a token is on."""
+        return self.first + (token if self.places is None else self.places[token])
 
     @property
     def is_docstart(self) -> bool:
@@ -108,13 +182,21 @@ def iter_blocks(
     source: str,
     delimiter: str | None = None,
     names: Sequence[str | None] = (),
+    conllu: bool | None = False,
 ) -> Iterator[Block]:
     """The sentences of a file of columns with their lines, in the memory of one.
 
-    Without names of the columns, the first sentence says how many there are. ValueError
-    ``source:line: …`` for a wrong number of cells, and for an empty one.
+    Without names of the columns, the first sentence says how many there are. With `conllu` None,
+    a file is CoNLL-U whose first line that is no comment has ten columns with tabs between, the
+    first of them a number of CoNLL-U. ValueError ``source:line: …`` for a wrong number of cells,
+    and for an empty one.
     """
+    if conllu is None:
+        lines = iter(lines)
+        conllu, seen = _looks_like_conllu(lines, delimiter)
+        lines = chain(seen, lines)
     width = len(names)
+    delimiter = "\t" if conllu else delimiter
     block: list[str] = []
     number = 0
     for number, line in enumerate(chain(lines, [""]), 1):  # the blank line ends the last sentence
@@ -125,22 +207,39 @@ def iter_blocks(
             continue
         if block:
             first = number - len(block)
-            width = width or len(split_cells(block[0], delimiter))
-            yield Block(first, block, _split_block(block, first, source, delimiter, width, names))
+            tokens, places = block, None
+            if conllu:
+                places = [place for place, line in enumerate(block) if not _NO_TOKEN.match(line)]
+                tokens = [block[place] for place in places]
+            if tokens:  # a block of comments is no sentence
+                width = width or len(split_cells(tokens[0], delimiter))
+                numbers = range(first, number) if places is None else [first + p for p in places]
+                cells = _split_block(tokens, numbers, source, delimiter, width, names)
+                yield Block(first, block, cells, places)
             block = []
         if not blank:
             yield Block(number, [line], [[cell] for cell in split_cells(line, delimiter)])
 
 
+def _looks_like_conllu(lines: Iterator[str], delimiter: str | None) -> tuple[bool, list[str]]:
+    """Whether a file begins as CoNLL-U does, and the lines that were read to tell."""
+    seen: list[str] = []
+    for line in islice(lines, _FIRST_LINES if delimiter in (None, "\t") else 0):
+        seen.append(line)
+        if line.strip(" \t") and not line.startswith("#"):
+            return _FIRST_LINE.match(line) is not None, seen
+    return False, seen
+
+
 def _split_block(
     lines: list[str],
-    first: int,
+    numbers: Sequence[int],
     source: str,
     delimiter: str | None,
     width: int,
     names: Sequence[str | None],
 ) -> Sequence[Sequence[str]]:
-    """The cells of a sentence, column by column."""
+    """The cells of a sentence, column by column; `numbers` are those of its lines."""
     # Split all lines at once, each with the cell "\n" after it, which no other cell can be;
     # those in the right places, and no others, prove that each line has its cells.
     between = delimiter or " "
@@ -152,7 +251,7 @@ def _split_block(
     if regular and "" not in cells and not tabs_may_separate:
         return [cells[place :: width + 1] for place in range(width)]
     rows = [split_cells(line, delimiter) for line in lines]
-    for number, (row, line) in enumerate(zip(rows, lines), first):
+    for number, row, line in zip(numbers, rows, lines):
         if len(row) != width or "" in row:
             raise ValueError(f"{source}:{number}: {_wrong_cells(row, width, names)}: {line!r:.200}")
     return list(map(list, zip(*rows)))
@@ -181,6 +280,7 @@ def read_conll(
     delimiter: str | None = None,
     docstart: str = "skip",
     encoding: str = "utf-8",
+    conllu: bool = False,
     scheme_from: str | None = None,
     scheme_to: str | None = None,
     scheme_column: str | None = None,
@@ -199,6 +299,8 @@ def read_conll(
         docstart: what to do with a line whose first cell is ``-DOCSTART-``: "skip" drops it,
             whatever its other cells; "keep" makes it a sentence of one token.
         encoding: of the text.
+        conllu: whether the file is CoNLL-U, with the columns `CONLLU`: tabs are between them, and
+            comments, multi-word tokens and empty nodes are left out.
         scheme_from: the scheme of the tags to check or convert (see `tag_spans`). None with
             `scheme_to`: the file is read once more to find out.
         scheme_to: the scheme wanted; None leaves the tags as they are.
@@ -220,10 +322,11 @@ def read_conll(
         [Sentence({'word': ('EU', 'rejects'), 'entity': ('B-ORG', 'O')})]
 
     Reference:
-        Tjong Kim Sang & Buchholz (2000), "Introduction to the CoNLL-2000 shared task: chunking".
+        Tjong Kim Sang & Buchholz (2000), "Introduction to the CoNLL-2000 shared task: chunking";
+        https://universaldependencies.org/format.html for CoNLL-U.
     """
     file = _ColumnFile(
-        path, columns, delimiter, docstart, encoding, scheme_from, scheme_to, scheme_column
+        path, columns, delimiter, docstart, encoding, conllu, scheme_from, scheme_to, scheme_column
     )
     return list(file.sentences())
 
@@ -234,6 +337,7 @@ class ConllOptions(TypedDict, total=False):
     delimiter: str | None
     docstart: str
     encoding: str
+    conllu: bool
     scheme_from: str | None
     scheme_to: str | None
     scheme_column: str | None
@@ -272,6 +376,7 @@ class _ColumnFile:
     delimiter: str | None = None
     docstart: str = "skip"
     encoding: str = "utf-8"
+    conllu: bool = False
     scheme_from: str | None = None
     scheme_to: str | None = None
     scheme_column: str | None = None
@@ -293,25 +398,25 @@ class _ColumnFile:
 
     def sentences(self) -> Iterator[Sentence]:
         if self.scheme_from is None and self.scheme_to is None:
-            return (sentence for _, sentence in self.numbered_sentences())
+            return (sentence for _, sentence in self.sentences_in_blocks())
         return self.converted_sentences()
 
-    def numbered_sentences(self) -> Iterator[tuple[int, Sentence]]:
-        """(line of the first token, sentence); the other tokens are on the lines after it."""
+    def sentences_in_blocks(self) -> Iterator[tuple[Block, Sentence]]:
+        """The sentences, each with its lines."""
         kept = [(place, name) for place, name in enumerate(self.columns) if name is not None]
-        source, width = os.fspath(self.path), len(self.columns)
+        source, width = _shown(self.path), len(self.columns)
         lines = iter_lines(self.path, self.encoding)
-        for block in iter_blocks(lines, source, self.delimiter, self.columns):
+        for block in iter_blocks(lines, source, self.delimiter, self.columns, self.conllu):
             if block.is_docstart:
                 if self.docstart == "skip":
                     continue
                 if len(block.columns) != width:
                     _split_block(
-                        block.lines, block.first, source, self.delimiter, width, self.columns
+                        block.lines, [block.first], source, self.delimiter, width, self.columns
                     )
             # One string for all its occurrences: less memory, and quicker to look up later.
             cells = {name: tuple(map(sys.intern, block.columns[place])) for place, name in kept}
-            yield block.first, Sentence.from_cells(cells)
+            yield block, Sentence.from_cells(cells)
 
     def converted_sentences(self) -> Iterator[Sentence]:
         """The sentences with the tags of a column checked, and converted if there is a target."""
@@ -320,12 +425,12 @@ class _ColumnFile:
         source = self.scheme_from
         if source is None:
             left = SCHEMES
-            for first, sentence in self.numbered_sentences():
-                with self._errors_at(first, column):
+            for block, sentence in self.sentences_in_blocks():
+                with self._errors_at(block, column):
                     left = schemes_obeyed(sentence[column], left)
             source = left[0]
-        for first, sentence in self.numbered_sentences():
-            with self._errors_at(first, column):
+        for block, sentence in self.sentences_in_blocks():
+            with self._errors_at(block, column):
                 tags = convert_tags(sentence[column], source, self.scheme_to or source)
             cells = {name: sentence[name] for name in named}
             if self.scheme_to:
@@ -333,17 +438,17 @@ class _ColumnFile:
             yield Sentence.from_cells(cells)
 
     @contextmanager
-    def _errors_at(self, first: int, column: str) -> Iterator[None]:
+    def _errors_at(self, block: Block, column: str) -> Iterator[None]:
         """Illegal tags with the file and the line."""
         try:
             yield
         except IllegalTagError as error:
-            place = f"{os.fspath(self.path)}:{first + error.position}"
+            place = f"{_shown(self.path)}:{block.line_number(error.position)}"
             raise ValueError(f"{place}: column {column}: {error.reason}") from None
 
 
 def write_conll(
-    path: Path,
+    path: str | os.PathLike[str],
     sentences: Iterable[Sentence],
     columns: Sequence[str] | None = None,
     delimiter: str = " ",
@@ -487,7 +592,7 @@ def iter_plain(
             try:
                 sentence = Sentence({"word": tokens})
             except ValueError as error:
-                raise ValueError(f"{os.fspath(path)}:{number}: tokenize: {error}") from None
+                raise ValueError(f"{_shown(path)}:{number}: tokenize: {error}") from None
             if blank == "keep" or len(sentence):
                 yield sentence
 

@@ -257,6 +257,29 @@ def detect_scheme(tag_sequences: Iterable[Sequence[str]]) -> str:
     return left[0]
 
 
+def corpus_scheme(tag_sequences: Iterable[Sequence[str]]) -> str | None:
+    """The scheme of `detect_scheme`; None where there is no span, or the tags are of no scheme.
+
+    Only the pairs of neighbours that occur are looked at, which are few.
+
+    Example:
+        >>> [corpus_scheme([["O"], labels]) for labels in (["I-NP"], ["O"], ["NN"])]
+        ['IOB1', None, None]
+    """
+    pairs: set[tuple[str | None, str]] = set()
+    last: set[str] = set()
+    for tags in tag_sequences:
+        pairs.update(zip((None, *tags), tags))
+        last.update(tags[-1:])
+    if all(tag == "O" for _, tag in pairs):
+        return None
+    for scheme in SCHEMES:
+        steps = STEPS[scheme]
+        if all(steps[p].legal for p in pairs) and all(may_stop(scheme, tag) for tag in last):
+            return scheme
+    return None
+
+
 def schemes_obeyed(tags: Sequence[str], among: Sequence[str]) -> tuple[str, ...]:
     """Those of some schemes that a sequence obeys; IllegalTagError where the last one fails."""
     left, errors = [], []

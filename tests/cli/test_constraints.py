@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -100,7 +101,7 @@ def test_tags_of_a_crf(toy, place, succeed):
 def test_k_best_and_the_beam(hmm, place, succeed):
     out = succeed("tag", "--model", hmm, "words.txt", "--constraints", "soft.toml", "--k-best", 2,
                   "--beam", 7)  # fmt: skip
-    titles = [line.split() for line in out.splitlines() if line.startswith("# ")]
+    titles = re.findall(r"^(#rank=)(\d+),P=(\S+)$", out, re.MULTILINE)
     expected = [rank for paths in expected_of(hmm, k=2) for rank in enumerate(paths)]
     assert [title[1] for title in titles] == [str(rank) for rank, _ in expected]
     for title, (_, (_, score)) in zip(titles, expected):
@@ -159,6 +160,41 @@ def test_codl_is_that_of_the_library(place, succeed):
     assert changed == [cycle["changed"] for cycle in learner.history_]
     scores = jaxseq.metrics.span_scores(Y, learner.predict(X))
     assert report["dev"] == json.loads(json.dumps(scores.as_dict()))
+    assert set(report["seconds"]) == {"codl"}  # of the mixture nothing else is known
+
+
+def test_no_time_is_named_that_was_not_taken(place, succeed):
+    out = succeed(*train(*CODL, "--cycles", 1))
+    assert "(0.0 s)" not in out.replace(re.findall(r"cycles .*", out)[0], "")
+    assert re.search(r"^training +\d+ iterations[^(]*$", out, re.MULTILINE)
+
+
+def test_rules_may_name_labels_that_the_labelled_sentences_lack(place, succeed, run):
+    """Those of --classes, for both models and for a file of rules alone."""
+    rule = '[[constraint]]\nkind = "words_imply"\nwords = ["cow"]\nlabels = ["ANIMAL"]\n'
+    (place / "animal.toml").write_text(f"penalty = 9\n{rule}")
+    labels = "B-NP,I-NP,B-VP,O,ANIMAL"
+    rules = ["--unlabelled", "words.txt", "--constraints", "animal.toml", "--cycles", 1]
+    for method, more in (("hmm", []), ("crf", ["--templates", "token", "--max-iterations", 2])):
+        argv = ["train", "codl", method, "--train", "train.txt", "--out", "m", *rules, *more]
+        status, _, err = run(*argv)
+        assert (status, err.count("\n")) == (2, 1)
+        assert err.endswith("got 'ANIMAL'\n")
+        report = json.loads(succeed(*argv, "--classes", labels, "--json"))
+        assert report["labels"] == len(labels.split(","))
+        assert "ANIMAL" in jaxseq.load("m").classes_.tolist()
+
+
+def test_a_message_with_many_labels_still_names_the_wrong_one(place, run):
+    words = "".join(f"w LABEL-{number:04}\n" for number in range(300))
+    (place / "many.txt").write_text(words)
+    rule = '[[constraint]]\nkind = "must_appear"\nlabels = ["NONE-SUCH"]\npenalty = 1\n'
+    (place / "r.toml").write_text(rule)
+    status, _, err = run("constraints", "r.toml", "many.txt")
+    assert status == 2
+    assert err.startswith("jaxseq: error: r.toml: constraint 1 (must_appear): labels: expected one")
+    assert err.endswith("got 'NONE-SUCH'\n")
+    assert len(err) < 1100
 
 
 def test_options_reach_codl(place, succeed, run, monkeypatch):

@@ -5,15 +5,19 @@ import os
 
 import pytest
 
-from jaxseq.cli._files import labelled_columns, read_corpus, unlabelled_columns
+from jaxseq.cli._files import labelled_layout, read_corpus, unlabelled_columns
 from jaxseq.cli._models import choose_templates
 from jaxseq.text import CONLL2000, CONLL2003, GENE_MENTION, TOKEN_IDENTITY
 
 
+def reading(**options):
+    chosen = dict.fromkeys(["columns", "delimiter", "label_column", "scheme_to", "unknown_label"])
+    return argparse.Namespace(**{**chosen, "encoding": "utf-8", **options})
+
+
 def read(path, text, **options):
     path.write_text(text)
-    chosen = {"columns": None, "delimiter": None, "scheme_to": None, "unknown_label": None}
-    return read_corpus(str(path), argparse.Namespace(**{**chosen, **options}))
+    return read_corpus(str(path), reading(**options))
 
 
 @pytest.mark.parametrize(
@@ -26,7 +30,7 @@ def read(path, text, **options):
 )
 def test_names_by_number(tmp_path, width, names):
     corpus = read(tmp_path / "f", "-DOCSTART- -X-\n\n" + " ".join("abcd"[:width]) + "\n")
-    assert corpus.names == names == labelled_columns(width, None, "f")
+    assert corpus.layout.names == names == labelled_layout(width, reading(), "f").names
     assert corpus.labels == [["abcd"[width - 1]]]
     assert corpus.sentences[0]["word"] == ("a",)
 
@@ -40,7 +44,7 @@ def test_given_names_win(tmp_path):
 @pytest.mark.parametrize("given", [("word", None), ("label",), (None, "label")])
 def test_names_that_cannot_be(given):
     with pytest.raises(ValueError, match="--columns: expected a name for the"):
-        labelled_columns(len(given), given, "f")
+        labelled_layout(len(given), reading(columns=given), "f")
 
 
 def test_names_of_a_file_to_tag():
@@ -67,16 +71,14 @@ def test_what_stands_for_an_unknown_label(tmp_path):
 
 def test_a_scheme_does_not_refuse_unknown_labels(tmp_path):
     (tmp_path / "f").write_text("the B-NP\ndog ?\n")
-    options = argparse.Namespace(columns=None, delimiter=None, scheme_to=None, unknown_label="?")
-    corpus = read_corpus(str(tmp_path / "f"), options, scheme="IOB2")
+    corpus = read_corpus(str(tmp_path / "f"), reading(unknown_label="?"), scheme="IOB2")
     assert corpus.labels == [["B-NP", None]]
 
 
 def test_what_can_be_read_only_once_needs_names(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    options = argparse.Namespace(columns=None, delimiter=None, scheme_to=None, unknown_label=None)
     with pytest.raises(ValueError, match="expected a regular file, found a pipe or a device"):
-        read_corpus(str(tmp_path / "pipe"), options)
+        read_corpus(str(tmp_path / "pipe"), reading())
 
 
 def test_built_in_templates(tmp_path, monkeypatch):

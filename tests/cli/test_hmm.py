@@ -137,8 +137,8 @@ def test_tag(model, tmp_path, succeed, type_in):
     assert sum(float(cell.split(":")[1]) for cell in table) == pytest.approx(1, abs=1e-5)
     type_in("the cow\n")
     out = succeed("tag", "--model", model, "--format", "plain", "--k-best", 2)
-    assert out.startswith("# 0 0.")
-    assert "\n# 1 0." in out
+    assert out.startswith("#rank=0,P=0.")
+    assert "\n#rank=1,P=0." in out
 
 
 def test_evaluate(model, toy, succeed):

@@ -91,7 +91,7 @@ def test_no_more_than_a_chunk_is_read_ahead(tag, monkeypatch):
     monkeypatch.setattr(_tag, "CHUNK", 3)
     written = []
     monkeypatch.setattr(_tag, "_write", lambda write, chunk, annotate: written.append(len(chunk)))
-    monkeypatch.setattr("jaxseq.cli._files.iter_input", lambda path: lines)
+    monkeypatch.setattr("jaxseq.cli._files.iter_input", lambda *_: lines)
     with pytest.raises(AssertionError):
         tag("-")
     assert written == [3, 3, 3, 3]
@@ -151,7 +151,7 @@ def test_marginals(tag, tmp_path):
 
 def test_k_best_of_one_token_are_all_labels(tag, type_in):
     type_in("the DT\n")
-    blocks = re.findall(r"# (\d+) (\S+)\nthe DT (\S+)\n\n", tag("--k-best", 4))
+    blocks = re.findall(r"#rank=(\d+),P=(\S+)\nthe DT (\S+)\n\n", tag("--k-best", 4))
     ranks, probabilities, labels = zip(*blocks)
     assert ranks == ("0", "1", "2", "3")
     assert labels[0] == "B-NP"
@@ -163,7 +163,7 @@ def test_k_best_of_one_token_are_all_labels(tag, type_in):
 def test_k_best_agree_with_the_marginals(tag, type_in):
     """All 16 labellings of two tokens: their probabilities add up to those of the labels."""
     type_in("the DT\ndog NN\n")
-    blocks = re.findall(r"# \d+ (\S+)\nthe DT (\S+)\ndog NN (\S+)\n\n", tag("--k-best", 16))
+    blocks = re.findall(r"#rank=\d+,P=(\S+)\nthe DT (\S+)\ndog NN (\S+)\n\n", tag("--k-best", 16))
     assert len({block[1:] for block in blocks}) == 16
     type_in("the DT\ndog NN\n")
     for place, line in enumerate(tag("--marginals").split("\n")[:2], 1):

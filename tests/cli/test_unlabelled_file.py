@@ -13,6 +13,8 @@ from tests.cli.conftest import TEXTS, columns_of
 OPTIONS = {
     "columns": None,
     "delimiter": None,
+    "encoding": "utf-8",
+    "label_column": None,
     "scheme_to": None,
     "unknown_label": None,
     "templates": "t",
@@ -21,12 +23,12 @@ OPTIONS = {
 
 def read(path, text, train="a DT X\nb NN Y\n", needed=("word",), **more):
     """The unlabelled sentences of a file beside a labelled one."""
-    options = argparse.Namespace(**{**OPTIONS, **more}, unlabelled=[str(path)])
+    options = argparse.Namespace(**{**OPTIONS, **more})
     labelled = path.with_name("labelled")
     labelled.write_text(train)
     if text is not None:
         path.write_text(text)
-    found = read_unlabelled(options, read_corpus(str(labelled), options), needed)
+    found = read_unlabelled([str(path)], options, read_corpus(str(labelled), options), needed)
     return [{column: list(s[column]) for column in s.columns} for s in found]
 
 
@@ -36,11 +38,11 @@ def test_each_process_keeps_its_part_of_all_files(tmp_path):
     (tmp_path / "one").write_text("a DT\n\nb NN\n\nc NN\n")
     (tmp_path / "two").write_text("d X\n\ne Y\n")
     (tmp_path / "labelled").write_text("a DT X\nb NN Y\n")
-    options = argparse.Namespace(**OPTIONS, unlabelled=files)
+    options = argparse.Namespace(**OPTIONS)
     train = read_corpus(str(tmp_path / "labelled"), options)
 
     def words(part, needed=("word",)):
-        return [s["word"][0] for s in read_unlabelled(options, train, needed, part)]
+        return [s["word"][0] for s in read_unlabelled(files, options, train, needed, part)]
 
     assert [words((index, 2)) for index in (0, 1)] == [["a", "c", "e"], ["b", "d"]]
     assert words((6, 7)) == []
@@ -73,10 +75,10 @@ def test_names_delimiters_marks_and_compression(tmp_path, type_in):
     assert read(tmp_path / "f", "1\ta b\n", train, **more) == [{"form": ["a b"]}]
     assert read(tmp_path / "f", "a b\n", train, **more) == [{"form": ["a b"]}]
     type_in("a DT\n\nb NN\n")
-    options = argparse.Namespace(**OPTIONS, unlabelled="-")
+    options = argparse.Namespace(**OPTIONS)
     (tmp_path / "f").write_text("a DT X\n")
     train = read_corpus(str(tmp_path / "f"), options)
-    assert [s["word"] for s in read_unlabelled(options, train, ["word"])] == [("a",), ("b",)]
+    assert [s["word"] for s in read_unlabelled(["-"], options, train, ["word"])] == [("a",), ("b",)]
 
 
 def test_labels_in_the_place_of_a_feature(tmp_path):

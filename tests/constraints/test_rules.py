@@ -200,3 +200,22 @@ def test_other_penalties():
     again = rules.with_penalties([float("inf")])
     assert (rules.hard, again.hard, again.penalties.tolist()) == ((False,), (True,), [0.0])
     assert again.with_penalties([2.5]).penalties.tolist() == [2.5]
+
+
+def test_a_star_stands_for_any_text_in_the_names_of_labels():
+    labels = Labels(["B-NP", "I-NP", "B-VP", "O", "*"], "iob2")
+    assert labels.numbers(["*-NP"]) == [0, 1]
+    assert labels.numbers(["B-*", "O"]) == [0, 2, 3]
+    assert labels.numbers(["*"]) == [4]  # a label of that name is meant before all others
+    assert Labels(["a.b", "axb"]).numbers(["a.*"]) == [0]
+    with pytest.raises(ValueError, match=r"expected one of NP, VP, .*, got '\*-PP'"):
+        labels.numbers(["*-PP"])
+
+
+def test_stars_in_rules_are_the_labels_that_they_match():
+    labels = ["B-NP", "I-NP", "B-VP", "O"]
+    words, path = ["a", "b", "c"], ["O", "B-NP", "B-VP"]
+    for starred, plain in ((["*-NP"], ["B-NP", "I-NP"]), (["B-*"], ["B-NP", "B-VP"])):
+        for rule in (StartsWith, EndsWith, MustAppear):
+            expected = violations(rule(plain), words, path, labels=labels)
+            assert violations(rule(starred), words, path, labels=labels) == expected

@@ -102,6 +102,18 @@ def test_imported_model_can_be_saved_and_warm_start(tmp_path):
     assert warm.loss_ < cold.loss_ - 0.1
 
 
+def test_import_reads_more_attributes_than_five_digits_number(tmp_path):
+    """From 100,000 on, the numbers of a dump are wider than their column."""
+    count = 100_003
+    names = [f"w{number}" for number in range(count)]
+    X = [[{name: 1.0 for name in names[start : start + 5000]}] for start in range(0, count, 5000)]
+    y = [["AB"[number % 2]] for number in range(len(X))]
+    theirs, _ = train_crfsuite(tmp_path / "m", X, y, c1=0, c2=1.0, max_iterations=2)
+    ours = imported(theirs, tmp_path / "dump")
+    assert ours.extractor_.attribute_count == count
+    assert_same_answers(theirs, ours, X[-2:])
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("weights", "everything"), [("observed", 0), ("dense", 1)])
 def test_training_ends_at_the_objective_of_crfsuite(seed, weights, everything, tmp_path):

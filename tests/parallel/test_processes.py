@@ -21,7 +21,7 @@ from hypothesis import given
 
 import jaxseq
 from jaxseq.cli import _train, main
-from jaxseq.cli._train import check_same_files, read_training
+from jaxseq.cli._train import check_same_files, read_own_unlabelled, read_training
 from jaxseq.crf import CRFTagger
 from jaxseq.parallel import OtherProcessError, Peers, check_alike, find_meeting, join_processes
 from jaxseq.text import DictExtractor, SharedCorpus, TemplateExtractor
@@ -503,11 +503,11 @@ def test_a_part_without_sentences_is_one(tmp_path, monkeypatch, columns):
     for file, text in zip(files, ("x N\n\ny V\n", "\n\n", "z N\n")):
         Path(file).write_text(text)
     usual = {"unknown_label": None, "columns": columns, "delimiter": None, "scheme_to": None}
-    options = Namespace(**usual, scheme=None)
+    options = Namespace(**usual, encoding="utf-8", label_column=None, scheme=None)
 
     def work(peers):
         corpus, numbers = read_training(files, options, peers)
-        return corpus.sentences, corpus.names, numbers.tolist()
+        return corpus.sentences, corpus.layout.names, numbers.tolist()
 
     (first, names, numbers), (second, others, none) = in_threads(2, work)
     assert [sentence["word"] for sentence in first] == [("x",), ("y",), ("z",)]
@@ -518,6 +518,26 @@ def test_a_part_without_sentences_is_one(tmp_path, monkeypatch, columns):
     for error in in_threads(2, work):
         assert isinstance(error, ValueError)
         assert str(error).endswith("expected at least one sentence, found none")
+
+
+def test_unlabelled_files_are_shared_out_by_sentences(tmp_path):
+    """Every process reads all files, which therefore cannot be standard input."""
+    usual = {"unknown_label": None, "columns": None, "delimiter": None, "scheme_to": None}
+    more = {"encoding": "utf-8", "label_column": None, "scheme": None, "templates": None}
+    (tmp_path / "train").write_text("x N\n\ny V\n")
+    files = [str(tmp_path / name) for name in "ab"]
+    for file, text in zip(files, ("p\n\nq\n\nr\n", "s\n")):
+        Path(file).write_text(text)
+
+    def work(peers, unlabelled):
+        options = Namespace(**usual, **more, unlabelled=unlabelled)
+        corpus, _ = read_training([str(tmp_path / "train")], options, peers)
+        return read_own_unlabelled(options, peers, corpus, ["word"])
+
+    parts = in_threads(2, lambda peers: work(peers, files))
+    assert [[s["word"] for s in part] for part in parts] == [[("p",), ("r",)], [("q",), ("s",)]]
+    for error in in_threads(2, lambda peers: work(peers, ["-"])):
+        assert str(error).startswith("standard input: expected files")
 
 
 @pytest.mark.parametrize("differ", [False, True])
