@@ -134,3 +134,12 @@ def test_where_l2_cannot_be_chosen(tmp_path, run):
         assert (status, out, err.count("\n")) == (2, "", 1)
         assert message in err
     assert not (tmp_path / "m").exists()
+
+
+def test_of_conllu_the_words_alone_are_read(tmp_path, succeed):
+    rows = ["the\tthe\tDET", "dog\tdog\tNOUN", "barks\tbark\tVERB"]
+    lines = [f"{n}\t{row}{chr(9)}_" + "\t_" * 5 for n, row in enumerate(rows, 1)]
+    (tmp_path / "toy.conllu").write_text("# sent_id = 1\n" + "\n".join(lines) + "\n\n")
+    corpus = ["--train", tmp_path / "toy.conllu", "--label-column", "upos"]
+    succeed("train", *corpus, "--out", tmp_path / "m", *QUICK)
+    assert templates_in(tmp_path / "m") == general_templates()
