@@ -74,8 +74,8 @@ def unchecked():
 
 
 LONGEST = (
-    "parallel/test_processes", "test_docs", "parallel/", "mutants/", "lattice/test_batch_laws",
-    "verify/", "lattice/", "experiments/",
+    "parallel/test_processes", "test_docs", "parallel/", "mutants/", "native/test_wheel",
+    "lattice/test_batch_laws", "verify/", "lattice/", "experiments/",
 )  # fmt: skip
 """What takes longest goes first, so that the workers end at about the same time."""
 
