@@ -174,6 +174,24 @@ def parse_labels(text: str) -> tuple[str, ...]:
     return labels
 
 
+KINDS = ("clusters", "brown", "states")  # of what can be learnt of words
+
+
+def parse_kinds(text: str) -> tuple[str, ...]:
+    """Different kinds of what can be learnt of words, as an argument."""
+    kinds = tuple(kind.strip() for kind in text.split(","))
+    if not set(kinds) <= set(KINDS) or len(set(kinds)) < len(kinds):
+        raise argparse.ArgumentTypeError(
+            f"expected some of {', '.join(KINDS)}, separated by commas, got {text!r:.60}"
+        )
+    return kinds
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Different whole numbers separated by commas, as an argument."""
+    return tuple(parse_count(part.strip()) for part in text.split(","))
+
+
 def parse_columns(text: str) -> Names:
     """Names separated by commas, as an argument; ``-`` is None.
 
