@@ -41,9 +41,12 @@ from jaxseq.crf import (
 )
 from jaxseq.metrics import span_scores
 from jaxseq.taggers import check_number, fresh, legal_by_scheme, split_by_sentence
+from jaxseq.text import find_representation
 
-FIXED = ("templates", "cutoff", "scheme", "checkpoint", "checkpoint_every", "progress")
-"""Settings that `ActiveLearner.refit` cannot change: the pool was read by the first three, and the
+FIXED = (
+    "templates", "representation", "cutoff", "scheme", "checkpoint", "checkpoint_every", "progress",
+)  # fmt: skip
+"""Settings that `ActiveLearner.refit` cannot change: the pool was read by the first four, and the
 search is neither kept nor shown."""
 
 ASKING_L2 = 1.0
@@ -184,7 +187,12 @@ class ActiveLearner(BaseEstimator):
             run.has_news = bool(run.known.answered.any())
         if folder is not None:  # last: arguments that are refused leave no folder behind
             settings = learner_settings(self, pool)
-            run.folder = RunFolder.create(folder, settings, initial_events(y or []))
+            run.folder = RunFolder.create(
+                folder,
+                settings,
+                initial_events(y or []),
+                find_representation(self.estimator.representation),
+            )
         return self._take(run)
 
     @classmethod

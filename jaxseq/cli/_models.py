@@ -42,6 +42,12 @@ def add_crf_settings(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of the order of mini-batches, and of folds (0)",
     )
+    add(
+        "--representation",
+        metavar="WORDS",
+        help="what jaxseq represent has learnt of words; the templates get clusters of the word "
+        "and its neighbours more, unless they call them themselves",
+    )
 
 
 def untrained_crf(options: argparse.Namespace, train: Corpus | None) -> CRFTagger:
@@ -54,10 +60,15 @@ def untrained_crf(options: argparse.Namespace, train: Corpus | None) -> CRFTagge
     names = (
         "l1", "l2", "max_iterations", "seed", "weights", "cutoff", "scheme", "algorithm",
         "epochs", "batch_size", "learning_rate", "cores", "checkpoint", "classes",
+        "representation",
     )  # fmt: skip
     settings = {name: getattr(options, name) for name in names}
     if options.l2 == AUTO:  # chosen when the sentences are read
         settings["l2"] = None
+    if options.representation is not None:
+        from jaxseq.representations import load_representation
+
+        settings["representation"] = load_representation(options.representation)
     return CRFTagger(templates, **settings, progress=False if options.quiet else None)
 
 
@@ -110,7 +121,11 @@ def untrained_hmm(options: argparse.Namespace, train: Corpus) -> HMMTagger:
 def columns_read(tagger: Any) -> tuple[str, ...]:
     """Names of the columns that an untrained tagger will read."""
     templates = getattr(tagger, "templates", None)
-    return (tagger.column,) if templates is None else templates.columns
+    if templates is None:
+        return (tagger.column,)
+    representation = tagger.representation
+    more = () if representation is None else (representation.column,)
+    return tuple(dict.fromkeys([*templates.columns, *more]))
 
 
 # Templates that the user names: a file, or those of a paper. Without a name they are the general

@@ -40,7 +40,7 @@ def add_represent(parser: argparse.ArgumentParser) -> None:
         choices=("conll", "plain"),
         default="conll",
         help="of the sentences: columns, with or without labels, or plain text with one sentence "
-        "per line (conll)",
+        "per line (conll, which CoNLL-U is, too)",
     )
     add(
         "--tokenize",
@@ -162,17 +162,19 @@ def _sentences(options: argparse.Namespace) -> Iterator[dict[str, list[str]]]:
     for path in options.file:
         if options.format == "plain":
             split = tokenize if options.tokenize == "punctuation" else str.split
-            for words in iter_words(path, split):
+            for words in iter_words(path, options.encoding, split):
                 yield {options.column: words}
             continue
         names: Names = ()
-        for block in column_blocks(path, options.delimiter):
+        for block in column_blocks(path, options):
             if block.is_docstart:
                 continue
             if not names:  # the first sentence tells how many columns there are
-                place = f"{shown(path)}:{block.first}"
+                place = f"{shown(path)}:{block.line_number(0)}"
                 wanted, width = [options.column], len(block.columns)
-                names = unlabelled_columns(width, options.columns, wanted, place, "--column")
+                names = unlabelled_columns(
+                    width, options.columns, wanted, place, "--column", block.is_conllu
+                )
             yield {options.column: list(block.columns[names.index(options.column)])}
 
 

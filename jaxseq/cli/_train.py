@@ -29,7 +29,14 @@ from jaxseq.cli._files import (
     warn_mixed_schemes,
 )
 from jaxseq.cli._models import add_templates_option, columns_read
-from jaxseq.cli._options import AUTO, CommandParser, add_corpus_options, loaded_later, one_line
+from jaxseq.cli._options import (
+    AUTO,
+    CommandParser,
+    add_corpus_options,
+    flag,
+    loaded_later,
+    one_line,
+)
 from jaxseq.metrics import usual_scores
 from jaxseq.text import Sentence
 
@@ -107,7 +114,9 @@ def add_training_options(
     add("--cores", type=int, metavar="N", help="threads to train with (all)")
     add("--quiet", action="store_true", help="no progress bar and no report")
     add("--json", action="store_true", help="report as one JSON object")
-    parser.set_defaults(templates=None, unlabelled=None)  # where a method lacks these options
+    parser.set_defaults(
+        templates=None, unlabelled=None, learn_representation=None
+    )  # where a method lacks these options
     return sources
 
 
@@ -160,8 +169,9 @@ def check_process_options(options: argparse.Namespace) -> None:
         raise ValueError(f"train {options.method}: expected in a run of one process only{also}")
     if options.method != "crf":
         return
-    if options.choose_entropy_weight:
-        raise ValueError("--choose-entropy-weight: expected in a run of one process only")
+    for name in ("choose_entropy_weight", "learn_representation"):
+        if getattr(options, name):
+            raise ValueError(f"{flag(name)}: expected in a run of one process only")
     if options.algorithm != "lbfgs" and options.shards is None:
         raise ValueError(
             "--algorithm: expected lbfgs with several processes, unless they train from --shards, "
@@ -432,6 +442,8 @@ def run_training(
             say_replaced(options.out)
         data = TrainingData(corpus, numbers, unlabelled, rules)
         taken = {}
+        if options.learn_representation is not None:
+            _learn_words(tagger, [*corpus.sentences, *(unlabelled or [])], options)
         if getattr(options, "l2", None) == AUTO:
             taken["choice_of_l2"] = _choose_l2(tagger, corpus, options)
         trained = learn(tagger, data, options, peers)
@@ -442,6 +454,18 @@ def run_training(
         return finish(options, peers, dev, trained, counts, more)
 
     return run_in_processes(options, train)
+
+
+def _learn_words(tagger: Any, sentences: list[Sentence], options: argparse.Namespace) -> None:
+    """Give the tagger what its sentences and the unlabelled ones say of words."""
+    from jaxseq.representations import learn_representation
+
+    tagger.representation = learn_representation(
+        sentences,
+        kinds=options.learn_representation,
+        seed=options.seed,
+        progress=tagger.progress,
+    )
 
 
 def _choose_l2(tagger: CRFTagger, train: Corpus, options: argparse.Namespace) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxseq.cli._files import Corpus, say_replaced
 from jaxseq.cli._models import add_crf_settings, untrained_crf
-from jaxseq.cli._options import AUTO, flag, parse_weight, require_with
+from jaxseq.cli._options import AUTO, flag, parse_kinds, parse_weight, require_with
 from jaxseq.cli._train import (
     CHECKPOINT_PARTS,
     Trained,
@@ -79,12 +79,22 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
         choices=("mann", "jiao", "autodiff"),
         help="how its gradient is computed; all give the same model (mann)",
     )
+    group.add_argument(
+        "--learn-representation",
+        type=parse_kinds,
+        metavar="KINDS",
+        help="learn from all sentences which words are alike, in place of --representation: some "
+        "of clusters, brown, states, separated by commas",
+    )
     add_process_options(parser)
     parser.set_defaults(run=_run, method="crf")
 
 
 def _run(options: argparse.Namespace) -> int:
     require_with(options, ENTROPY_OPTIONS, "--unlabelled FILE")
+    require_with(options, ("learn_representation",), "--unlabelled FILE")
+    if options.learn_representation is not None and options.representation is not None:
+        raise ValueError("--learn-representation: expected no --representation along with it")
     if options.shards is not None:
         _check_shards_options(options)
         return run_in_processes(options, _train_from_shards)
@@ -218,7 +228,7 @@ def _train_with_entropy(
 # Shards: training from a folder of ``jaxseq shard``, which may be larger than memory.
 
 # Options of trainings that hold the corpus.
-NOT_WITH_SHARDS = ("unlabelled", "warm_start")
+NOT_WITH_SHARDS = ("unlabelled", "warm_start", "representation")
 
 
 def _add_shards_options(
