@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
-BENCHES = ("lattice", "crf", "entropy", "homotopy", "codl", "active", "scale")
+BENCHES = ("lattice", "crf", "entropy", "homotopy", "codl", "active", "scale", "defaults")
 """Names of the benchmarks; each is a module of this package with ``run(report, out)``."""
 
 

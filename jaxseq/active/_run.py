@@ -1,7 +1,8 @@
 """A run of active learning: its state, its folder on disk, and how that is read again.
 
 The folder of a run holds ``run.sqlite``, a database of settings and events, and ``model``, the
-tagger of the last round as `jaxseq.load` reads it. Settings are written once, events are only ever
+tagger of the last round as `jaxseq.load` reads it; and ``words``, the word representation of the
+tagger, if it has one. Settings are written once, events are only ever
 added, and everything else is rebuilt from these. Kinds of events:
 
 ``initial``: the known labels of a sentence at the start. ``proposed``: the queries of a round, and
@@ -30,10 +31,11 @@ from jaxseq.active._labels import KnownLabels, new_label_names, with_labels
 from jaxseq.active._pool import Pool
 from jaxseq.active._query import STRATEGIES, Answer, Look, Proposal, Query
 from jaxseq.crf import CRFTagger
+from jaxseq.representations import load_representation
 from jaxseq.taggers import ARRAYS, is_finite_number, legal_by_scheme, load
 from jaxseq.text import Templates
 
-DATABASE, MODEL, NEXT = "run.sqlite", "model", ".next"
+DATABASE, MODEL, NEXT, WORDS = "run.sqlite", "model", ".next", "words"
 APPLICATION, VERSION = 0x6A737171, 1  # "jsqq", in the header that tells the file from others
 BUSY = 30.0  # seconds to wait for another process in the middle of a write
 
@@ -62,6 +64,7 @@ class RunFolder:
         path: str | os.PathLike[str],
         settings: dict[str, Any],
         events: Iterable[dict[str, Any]] = (),
+        representation: Any = None,
     ) -> RunFolder:
         """A new one with these first events; ValueError where there is something already."""
         if not isinstance(path, str | os.PathLike):
@@ -70,6 +73,8 @@ class RunFolder:
         if folder.path.exists() and not (folder.path.is_dir() and not os.listdir(folder.path)):
             raise ValueError(f"{path}: expected nothing or an empty folder there; see `resume`")
         folder.path.mkdir(parents=True, exist_ok=True)
+        if representation is not None:
+            representation.save(folder.path / WORDS)
         with folder._transaction(create=True) as database:
             for statement in SCHEMA.strip().split(";\n"):
                 database.execute(statement)
@@ -317,6 +322,10 @@ def settings_from_json(kept: dict[str, Any], path: Path) -> dict[str, Any]:
         tagger, strategy = dict(kept["estimator"]), dict(kept["strategy"])
         if tagger["templates"] is not None:
             tagger["templates"] = Templates.from_json(tagger["templates"])
+        if (digest := tagger.get("representation")) is not None:
+            tagger["representation"] = load_representation(path / WORDS)
+            if tagger["representation"].digest != digest:
+                raise ValueError(f"{WORDS}: expected the representation of the run, got another")
         chosen = STRATEGIES[strategy.pop("kind")](**strategy)
         plain = {name: kept[name] for name in PLAIN}
         return {"estimator": CRFTagger(**tagger), "strategy": chosen, **plain}

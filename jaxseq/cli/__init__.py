@@ -25,6 +25,7 @@ __all__ = ["main"]
 # Each command, and what ``jaxseq --help`` says about it.
 COMMANDS = {
     "train": "train a model on a labelled corpus, and on unlabelled sentences",
+    "represent": "learn from unlabelled sentences which words are alike",
     "tag": "label new sentences with a trained model",
     "evaluate": "precision, recall and F1 of labels, as conlleval prints them",
     "inspect": "what a model has learnt: labels, weights, top features and transitions",

@@ -279,6 +279,11 @@ def require_columns(needed: Sequence[str], there: Sequence[str], reader: str, pl
         )
 
 
+def name_reader(templates: str | None) -> str:
+    """What messages call what reads the columns: the templates, where the user has named some."""
+    return "the model" if templates is None else f"the template set {templates}"
+
+
 def refuse_labels(cells: Iterable[str], labels: set[str], names: Names, place: str) -> None:
     """ValueError where the cells of the last column, which a model reads, are labels, all of them.
 
@@ -500,9 +505,7 @@ def _unlabelled_blocks(
             place = f"{shown(path)}:{block.line_number(0)}"
             names = names_without_label(len(block.columns), train.layout, place)
             there = [name for name in names if name is not None]
-            templates = options.templates
-            reader = "the model" if templates is None else f"the template set {templates}"
-            require_columns(needed, there, reader, place)
+            require_columns(needed, there, name_reader(options.templates), place)
             if options.columns is None and len(names) > 1 and names[-1] in needed:
                 suspects = {}
         if suspects is not None:

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -30,13 +30,20 @@ from jaxseq.cli._files import (
     warn_mixed_schemes,
 )
 from jaxseq.cli._models import add_templates_option, columns_read
-from jaxseq.cli._options import CommandParser, add_corpus_options, loaded_later, one_line
+from jaxseq.cli._options import (
+    AUTO,
+    CommandParser,
+    add_corpus_options,
+    flag,
+    loaded_later,
+    one_line,
+)
 from jaxseq.metrics import usual_scores
 from jaxseq.text import Sentence
 
 if TYPE_CHECKING:
     from jaxseq.constraints import ConstraintFile
-    from jaxseq.crf import CRFTagger
+    from jaxseq.crf import CRFTagger, CrossValidation
     from jaxseq.hmm import HMMTagger
     from jaxseq.parallel import Peers
 
@@ -108,7 +115,9 @@ def add_training_options(
     add("--cores", type=int, metavar="N", help="threads to train with (all)")
     add("--quiet", action="store_true", help="no progress bar and no report")
     add("--json", action="store_true", help="report as one JSON object")
-    parser.set_defaults(templates=None, unlabelled=None)  # where a method lacks these options
+    parser.set_defaults(
+        templates=None, unlabelled=None, learn_representation=None
+    )  # where a method lacks these options
     return sources
 
 
@@ -154,13 +163,16 @@ ALONE = ("codl crf", "self crf", "self hmm")
 
 def check_process_options(options: argparse.Namespace) -> None:
     """ValueError for what several processes cannot do together."""
+    if getattr(options, "l2", None) == AUTO:
+        raise ValueError("--l2: expected a number in a run of several processes, got auto")
     if options.method in ALONE:
         also = ", or train codl hmm" if options.method == "codl crf" else ""
         raise ValueError(f"train {options.method}: expected in a run of one process only{also}")
     if options.method != "crf":
         return
-    if options.choose_entropy_weight:
-        raise ValueError("--choose-entropy-weight: expected in a run of one process only")
+    for name in ("choose_entropy_weight", "learn_representation"):
+        if getattr(options, name):
+            raise ValueError(f"{flag(name)}: expected in a run of one process only")
     if options.algorithm != "lbfgs" and options.shards is None:
         raise ValueError(
             "--algorithm: expected lbfgs with several processes, unless they train from --shards, "
@@ -447,13 +459,63 @@ def run_training(
         if peers.is_first and not options.quiet:
             say_replaced(options.out)
         data = TrainingData(corpus, numbers, unlabelled, rules)
+        taken = {}
+        if options.learn_representation is not None:
+            _learn_words(tagger, [*corpus.sentences, *(unlabelled or [])], options)
+        if getattr(options, "l2", None) == AUTO:
+            taken["choice_of_l2"] = _choose_l2(tagger, corpus, options)
         trained = learn(tagger, data, options, peers)
+        trained = replace(trained, seconds={**trained.seconds, **taken})
         counts = _count(corpus.sentences, peers)
         if unlabelled is not None:
             more = _count(unlabelled, peers)
         return finish(options, peers, dev, trained, counts, more)
 
     return run_in_processes(options, train)
+
+
+def _learn_words(tagger: Any, sentences: list[Sentence], options: argparse.Namespace) -> None:
+    """Give the tagger what its sentences and the unlabelled ones say of words."""
+    from jaxseq.representations import learn_representation
+
+    tagger.representation = learn_representation(
+        sentences,
+        kinds=options.learn_representation,
+        seed=options.seed,
+        progress=tagger.progress,
+    )
+
+
+def _choose_l2(tagger: CRFTagger, train: Corpus, options: argparse.Namespace) -> float:
+    """Set the tagger's l2 by cross-validation, say which it is, and return the seconds it took."""
+    from jaxseq.crf import FOLDS, choose_l2, usual_scoring
+
+    if len(train.sentences) < FOLDS:
+        raise ValueError(
+            f"{train.path}: expected at least {FOLDS} sentences to choose l2 on, found "
+            f"{len(train.sentences)}"
+        )
+    began = time.perf_counter()
+    labels = {label for labels in train.labels for label in labels}
+    by_spans = None not in labels and usual_scoring(map(str, labels)) == "span_f1"
+    choice = choose_l2(
+        tagger, train.sentences, train.labels, seed=options.seed, progress=tagger.progress
+    )
+    tagger.set_params(l2=choice.best)
+    seconds = time.perf_counter() - began
+    if not (options.quiet or options.json):
+        print(score_table("l2", "span F1" if by_spans else "accuracy", choice, seconds), flush=True)
+    return seconds
+
+
+def score_table(title: str, by: str, choice: CrossValidation, seconds: float) -> str:
+    """The mean score of each value in cross-validation, the best one marked."""
+    folds = choice.scores.shape[1]
+    lines = [f"{title:8}  mean {by} in {folds}-fold cross-validation ({seconds:.1f} s)"]
+    for value, mean in zip(choice.values, choice.means):
+        mark = " *" if value == choice.best else ""
+        lines.append(f"          {value:<6g}  {mean:.4f}{mark}")
+    return "\n".join(lines)
 
 
 def finish(
@@ -519,7 +581,7 @@ def _report(
         seconds["training"] = taken["all"] - taken.get("features", 0.0)
     if hasattr(tagger, "extractor_"):  # a CRF
         size = {"attributes": tagger.extractor_.attribute_count}
-        size["evaluations"] = tagger.n_evaluations_
+        size |= {"evaluations": tagger.n_evaluations_, "l2": tagger.l2_}
     else:
         size = {"words": len(tagger.vocabulary_.words)}
     return {
@@ -543,6 +605,7 @@ def _text(report: dict[str, Any], lines_on_method: list[str], table: str | None)
         for name in ("features", "training")
     )
     loss = "" if report["loss"] is None else f", loss {report['loss']:.6g}"
+    loss += f", l2 {report['l2']:.3g}" if "l2" in report else ""
     title, kind = ("words", "words") if "words" in report else ("features", "attributes")
     lines = [f"read      {report['sentences']:,} sentences, {report['tokens']:,} tokens"]
     if unlabelled is not None:

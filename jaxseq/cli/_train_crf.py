@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxseq.cli._files import Corpus, say_replaced
 from jaxseq.cli._models import add_crf_settings, untrained_crf
-from jaxseq.cli._options import flag, parse_weight, require_with
+from jaxseq.cli._options import AUTO, flag, parse_kinds, parse_weight, require_with
 from jaxseq.cli._train import (
     CHECKPOINT_PARTS,
     Trained,
@@ -25,11 +25,12 @@ from jaxseq.cli._train import (
     read_dev,
     run_in_processes,
     run_training,
+    score_table,
 )
 from jaxseq.text import Sentence
 
 if TYPE_CHECKING:
-    from jaxseq.crf import CRFTagger, EntropyWeights
+    from jaxseq.crf import CRFTagger, CrossValidation
     from jaxseq.parallel import Peers
 
 FOLDS = 5
@@ -75,12 +76,22 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
         choices=("mann", "jiao", "autodiff"),
         help="how its gradient is computed; all give the same model (mann)",
     )
+    group.add_argument(
+        "--learn-representation",
+        type=parse_kinds,
+        metavar="KINDS",
+        help="learn from all sentences which words are alike, in place of --representation: some "
+        "of clusters, brown, states, separated by commas",
+    )
     add_process_options(parser)
     parser.set_defaults(run=_run, method="crf")
 
 
 def _run(options: argparse.Namespace) -> int:
     require_with(options, ENTROPY_OPTIONS, "--unlabelled FILE")
+    require_with(options, ("learn_representation",), "--unlabelled FILE")
+    if options.learn_representation is not None and options.representation is not None:
+        raise ValueError("--learn-representation: expected no --representation along with it")
     if options.shards is not None:
         _check_shards_options(options)
         return run_in_processes(options, _train_from_shards)
@@ -117,7 +128,7 @@ def _learn(
 class EntropyChoice:
     """What cross-validation has found, and the files that keep it from being made again."""
 
-    result: EntropyWeights
+    result: CrossValidation
     scoring: str
     seconds: float
     files: Sequence[str]
@@ -126,18 +137,14 @@ class EntropyChoice:
         return {
             "scoring": self.scoring,
             "folds": FOLDS,
-            "weights": list(self.result.weights),
+            "weights": list(self.result.values),
             "means": self.result.means.tolist(),
         }
 
     def table(self) -> str:
         """The mean score of each weight, the best one marked."""
         by = {"span_f1": "span F1"}.get(self.scoring, self.scoring)
-        lines = [f"weights   mean {by} in {FOLDS}-fold cross-validation ({self.seconds:.1f} s)"]
-        for weight, mean in zip(self.result.weights, self.result.means):
-            mark = " *" if weight == self.result.best else ""
-            lines.append(f"          {weight:<6g}  {mean:.4f}{mark}")
-        return "\n".join(lines)
+        return score_table("weights", by, self.result, self.seconds)
 
 
 def _choose_weight(
@@ -206,7 +213,7 @@ def _train_with_entropy(
 # Shards: training from a folder of ``jaxseq shard``, which may be larger than memory.
 
 # Options of trainings that hold the corpus.
-NOT_WITH_SHARDS = ("unlabelled", "warm_start")
+NOT_WITH_SHARDS = ("unlabelled", "warm_start", "representation")
 
 
 def _add_shards_options(
@@ -247,6 +254,8 @@ def _check_shards_options(options: argparse.Namespace) -> None:
     for name in NOT_WITH_SHARDS:
         if getattr(options, name) is not None:
             raise ValueError(f"{flag(name)}: expected nothing along with --shards")
+    if options.l2 == AUTO:
+        raise ValueError("--l2: expected a number along with --shards, got auto")
     if options.classes is not None:
         raise ValueError("--classes: expected with jaxseq shard, not along with --shards")
     if options.cutoff != 1:  # it was applied when the shards were written

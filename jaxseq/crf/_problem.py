@@ -42,6 +42,19 @@ class Problem:
     sentence_weights: np.ndarray | None
     unlabelled: TokenFeatures | None = None
 
+    def labelled_tokens(self, devices: Devices | None = None) -> float:
+        """How many tokens something is known of, by the weights of their sentences.
+
+        Args:
+            devices: the processes, if there are several: those of all are counted.
+        """
+        known = np.ones(len(self.labels.gold), bool)
+        if self.labels.allowed is not None:
+            known = ~self.labels.allowed.all(1)
+        if self.sentence_weights is not None:
+            known = known * np.repeat(self.sentence_weights, self.features.lengths)
+        return float((devices or Devices.alone()).sum(np.array([known.sum()], np.float64))[0])
+
 
 def encode_problem(
     extractor: FeatureExtractor,

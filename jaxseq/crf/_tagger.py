@@ -36,6 +36,7 @@ from jaxseq.taggers import (
     register_kind,
 )
 from jaxseq.text import (
+    GENERAL,
     DictExtractor,
     FeatureExtractor,
     TemplateExtractor,
@@ -44,6 +45,7 @@ from jaxseq.text import (
     extractor_from_state,
     find_representation,
     read_corpus,
+    tokens_are_attributes,
 )
 
 
@@ -56,10 +58,13 @@ class CRFTagger(SequenceTagger):
     unlabelled sentences, γ times the entropy of the model on them is added; see `fit`.
 
     Args:
-        templates: how sentences become attributes: a `jaxseq.text.Templates`, a list of template
-            strings, or None when sentences come with their attributes (see `fit`).
+        templates: how sentences become attributes: a `jaxseq.text.Templates` or a list of template
+            strings. None takes `jaxseq.text.GENERAL`, which reads the words alone (any other column
+            may be what is to be learnt; `jaxseq.text.general_templates` is for more of them);
+            tokens that come with their attributes (see `fit`) keep those.
         l1: strength of the penalty on absolute values.
-        l2: strength of the penalty on squares.
+        l2: strength of the penalty on squares; None takes 5e-6 for each labelled token, at least
+            0.001 and at most 1. `jaxseq.choose_l2` finds one by cross-validation.
         max_iterations: of L-BFGS, at most.
         seed: of the order of mini-batches. L-BFGS draws no random numbers.
         weights: which pairs of attribute and label have a weight: ``"observed"``, those that occur
@@ -100,6 +105,7 @@ class CRFTagger(SequenceTagger):
         classes_: the labels, sorted.
         model_: the `jaxseq.CRF`.
         extractor_: the features.
+        l2_: the l2 that was trained with.
         loss_: the objective reached (by mini-batches: the loss summed over the last epoch, without
             penalties).
         n_iter_: iterations, those of the supervised start included.
@@ -122,6 +128,7 @@ class CRFTagger(SequenceTagger):
 
     model_: CRF
     _TRAINING: ClassVar = {
+        "l2": "l2_",
         "loss": "loss_",
         "outcome": "outcome_",
         "iterations": "n_iter_",
@@ -133,7 +140,7 @@ class CRFTagger(SequenceTagger):
         templates: Templates | Sequence[str] | None = None,
         *,
         l1: float = 0.0,
-        l2: float = 1.0,
+        l2: float | None = None,
         max_iterations: int = 500,
         seed: int = 0,
         weights: WeightSet = "mixed",
@@ -202,8 +209,8 @@ class CRFTagger(SequenceTagger):
         not concave; the search starts from the optimum without U.
 
         Args:
-            X: sentences. With templates: `jaxseq.text.Sentence`, mappings from column to strings,
-                or lists of words. Without: lists of tokens, each a dict or list of features, as
+            X: sentences: `jaxseq.text.Sentence`, mappings from column to strings, or lists of
+                words. Without templates also lists of tokens, each a dict or list of features, as
                 for sklearn-crfsuite.
             y: for every sentence its labels; one may be a set of possible labels, or None.
             unlabelled: more sentences, of which no labels are known. One that `scheme` gives no
@@ -262,8 +269,8 @@ class CRFTagger(SequenceTagger):
                 )
             if unlabelled is not None:
                 unlabelled = check_unlabelled(unlabelled)
-            extractor = self._new_extractor()
             X = list(check_sentences(X))
+            extractor = self._new_extractor(X, devices)
             _check_coverage(extractor, X)
             reading = time.perf_counter()
             features, other_features = read_both(
@@ -285,6 +292,7 @@ class CRFTagger(SequenceTagger):
                 sample_weight=sample_weight,
                 devices=devices,
             )
+            plan = plan.scaled(problem.labelled_tokens(devices))
             spread = make_spread(problem, plan.weights, devices)
             start = None
             if warm_start_from is not None:
@@ -304,7 +312,7 @@ class CRFTagger(SequenceTagger):
                 start = spread.parameters(model)
         fitted = search(problem, plan, start, spread, term, devices)
         self._take(spread.model(fitted.parameters, problem.legal), problem.classes, extractor)
-        self._report(fitted)
+        self._report(fitted, plan)
         self.seconds_ = {"features": read, **fitted.seconds, "all": time.perf_counter() - began}
         return self
 
@@ -312,8 +320,9 @@ class CRFTagger(SequenceTagger):
         self.model_, self.extractor_ = model, extractor
         self.classes_ = np.array(classes, dtype=object)
 
-    def _report(self, fitted: Fitted) -> None:
+    def _report(self, fitted: Fitted, plan: Plan) -> None:
         """How the search went."""
+        self.l2_ = plan.l2
         self.loss_, self.outcome_ = fitted.loss, fitted.outcome
         self.n_iter_, self.n_evaluations_ = fitted.iterations, fitted.evaluations
         self._remove_when_saved(fitted.unsaved)
@@ -321,20 +330,22 @@ class CRFTagger(SequenceTagger):
     def _learns_transitions(self) -> bool:
         return not isinstance(self.templates, Templates) or self.templates.transitions
 
-    def _new_extractor(self) -> FeatureExtractor:
+    def _new_extractor(self, X: list[Any], devices: Devices | None = None) -> FeatureExtractor:
+        """What makes features of sentences such as these."""
         representation = find_representation(self.representation)
-        if self.templates is None:
+        templates = GENERAL if self.templates is None else self.templates
+        # One process may have no sentences to tell by.
+        if self.templates is None and (devices or Devices.alone()).any(tokens_are_attributes(X)):
             if representation is not None:
                 raise ValueError(
                     "representation: expected none where sentences come with their attributes"
                 )
             return DictExtractor(cutoff=self.cutoff)
-        if isinstance(self.templates, str) or not isinstance(self.templates, Templates | Sequence):
+        if isinstance(templates, str) or not isinstance(templates, Templates | Sequence):
             raise ValueError(
                 f"templates: expected a list of templates, a Templates or None, got "
-                f"{self.templates!r:.60}"
+                f"{templates!r:.60}"
             )
-        templates = self.templates
         if representation is not None:
             templates = templates if isinstance(templates, Templates) else Templates(templates)
             if not templates.need_representation:

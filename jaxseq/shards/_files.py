@@ -26,6 +26,7 @@ from jaxseq.crf import EncodedLabels, without_gaps
 from jaxseq.lattice import pack_lengths
 from jaxseq.taggers import Label, check_classes, check_labels, encode_labels, find_classes
 from jaxseq.text import (
+    GENERAL,
     DictExtractor,
     FeatureExtractor,
     SharedCorpus,
@@ -34,6 +35,7 @@ from jaxseq.text import (
     TokenFeatures,
     extractor_from_state,
     sum_counts,
+    tokens_are_attributes,
 )
 
 FORMAT, VERSION = "jaxseq shards", 1
@@ -435,7 +437,7 @@ def write_shards(
     The numbers of attributes are those that `CRFTagger.fit` would give them on the whole corpus.
 
     Args:
-        read: gives the sentences with their labels, as `CRFTagger.fit` takes them; called three
+        read: gives the sentences with their labels, as `CRFTagger.fit` takes them; called a few
             times, and has to give the same each time.
         folder: that does not exist yet, or is empty; it appears when it is complete.
         templates: as in `CRFTagger`.
@@ -467,6 +469,8 @@ def write_shards(
     check_classes(classes)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ValueError(f"{folder}: expected nothing there, or an empty folder")
+    if templates is None:
+        templates = None if tokens_are_attributes(s for s, _ in read()) else GENERAL
     new_extractor = partial(DictExtractor, cutoff=cutoff)
     if templates is not None:
         new_extractor = partial(TemplateExtractor, templates, cutoff=cutoff)

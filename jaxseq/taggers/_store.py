@@ -217,7 +217,7 @@ def _build(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> SequenceTagg
         raise ValueError(f"labels: expected different strings, sorted, got {labels!r:.80}")
     tagger._restore(about, labels, arrays)
     for name, attribute in cls._TRAINING.items():
-        value = about["training"][name]
+        value = about["training"].get(name)  # older models say less
         if name == "outcome" and value is not None:
             value = Outcome(value)  # ValueError for the text of none of its members
         elif value is not None and not is_finite_number(value):

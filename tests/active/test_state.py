@@ -19,6 +19,7 @@ import jaxseq
 from jaxseq import _io
 from jaxseq.active import Answer, SequenceQueries, SpanQueries, TokenQueries, _run
 from jaxseq.active._run import DATABASE, MODEL, NEXT, RunFolder
+from jaxseq.representations import learn_representation
 from tests.taggers.toys import LABELS, toy_corpus, words_of
 
 DICTS, Y = toy_corpus(5, sentences=30)
@@ -531,3 +532,22 @@ def test_steps_out_of_order_are_refused():
         learner.look()
     with pytest.raises(ValueError, match="expected a trained model"):
         learner.recheck()
+
+
+def test_a_run_keeps_the_word_representation(tmp_path):
+    words = learn_representation(X, sizes=(3,), min_count=1)
+    for name in ("one", "other"):
+        learner = new_learner()
+        learner.estimator.set_params(representation=words)
+        learner.begin(X, classes=LABELS, folder=tmp_path / name)
+        if name == "other":
+            learner = jaxseq.ActiveLearner.resume(tmp_path / name, X)
+            assert learner.estimator.representation.digest == words.digest
+        learner.answer(gold(learner.propose()))
+        learner.train()
+    first, second = (jaxseq.ActiveLearner.resume(tmp_path / name, X) for name in ("one", "other"))
+    assert outcome_of(first) == outcome_of(second)
+    assert any("cluster" in name for name in first.tagger_.extractor_.attribute_names())
+    learn_representation(X, sizes=(4,), min_count=1).save(tmp_path / "one" / "words")
+    with pytest.raises(ValueError, match="words: expected the representation of the run"):
+        jaxseq.ActiveLearner.resume(tmp_path / "one", X)

@@ -190,7 +190,7 @@ def choices(monkeypatch):
         if keywords["checkpoint"] is not None:
             Path(keywords["checkpoint"]).touch()
         scores = np.tile(np.array([[0.5], [0.25], [0.75], [0.5], [0.5], [0.125]]), (1, 5))
-        return jaxseq.EntropyWeights(GAMMAS, scores)
+        return jaxseq.CrossValidation(GAMMAS, scores)
 
     monkeypatch.setattr("jaxseq.crf.choose_entropy_weight", choose)
     return calls

@@ -73,7 +73,7 @@ def test_it_is_a_plain_loop():
             pairs = zip(chain(*one.predict(x_test)), chain(*y_test))
             wanted[row, fold] = np.mean([got == gold for got, gold in pairs])
     np.testing.assert_array_equal(found.scores, wanted)
-    assert found.weights == (0.0, 4.0)
+    assert found.values == (0.0, 4.0)
     np.testing.assert_allclose(found.means, wanted.mean(1))
 
 
@@ -99,7 +99,7 @@ def test_without_unlabelled_sentences_all_weights_are_the_supervised_model():
 def test_of_equals_the_smallest_is_best(weights, unchecked):
     found = choose(weights=weights, scoring="accuracy")
     assert found.best == 0.5
-    assert found.weights == tuple(weights)
+    assert found.values == tuple(weights)
 
 
 def test_scores_by_name_and_by_function():
