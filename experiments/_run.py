@@ -12,7 +12,6 @@ from experiments._device import use_device
 from experiments._lock import only_one
 from experiments._paper import Cell, Paper, PaperError
 from experiments._plan import Plan
-from experiments._programs import forget_programs
 from experiments._provenance import record, this_run
 from experiments._results import as_json, cell_key
 from experiments.data import Data
@@ -52,7 +51,6 @@ def run_one(paper: Paper, config: Any, cell: Cell, data: Data) -> Line:
         PaperError: with the cell, when the paper's code fails or returns what JSON has not.
     """
     run_cell = paper.load_run().run_cell
-    forget_programs()
     data.take_used()  # what an earlier cell used is no business of this one
     began = time.perf_counter()
     place = f"{paper.name}: cell {cell_key(cell)}"

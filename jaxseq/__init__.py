@@ -26,8 +26,9 @@ if _TYPE_CHECKING:
     from jaxseq.constraints import CoDL as CoDL
     from jaxseq.crf import CRF as CRF
     from jaxseq.crf import CRFTagger as CRFTagger
-    from jaxseq.crf import EntropyWeights as EntropyWeights
+    from jaxseq.crf import CrossValidation as CrossValidation
     from jaxseq.crf import choose_entropy_weight as choose_entropy_weight
+    from jaxseq.crf import choose_l2 as choose_l2
     from jaxseq.crf import import_crfsuite as import_crfsuite
     from jaxseq.hmm import HMM as HMM
     from jaxseq.hmm import HMMTagger as HMMTagger
@@ -47,7 +48,14 @@ _PACKAGES = (
 _NAMES = {
     "active": ("ActiveLearner",),
     "constraints": ("CoDL",),
-    "crf": ("CRF", "CRFTagger", "EntropyWeights", "choose_entropy_weight", "import_crfsuite"),
+    "crf": (
+        "CRF",
+        "CRFTagger",
+        "CrossValidation",
+        "choose_entropy_weight",
+        "choose_l2",
+        "import_crfsuite",
+    ),
     "hmm": ("HMM", "HMMTagger"),
     "shards": ("train_from_shards", "write_shards"),
     "taggers": ("SelfTraining", "load"),

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and the store of unfinished work.
+"""Files and folders that are whole or not there, locks, and the store of unfinished work.
 
 A search, a cross-validation, a path: whatever takes long keeps its state in a `SearchStore`, to go
 on from later exactly where it stopped.
@@ -7,18 +7,126 @@ on from later exactly where it stopped.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
+import glob
 import hashlib
 import json
 import os
-import re
+import shutil
+import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 # JAX is imported where it is needed: readers of text use this module, and so does --help.
+
+try:
+    import fcntl
+except ImportError:  # not on every system; there nobody is kept out
+    fcntl = None
+
+
+# ------------------------------------------------------------------------------------- locks
+
+
+@contextmanager
+def holding(path: str | os.PathLike[str], *, make: bool = False) -> Iterator[bool]:
+    """Hold the lock of a file or folder, and say whether it could be had.
+
+    The operating system gives it back when the process ends, however it ends.
+
+    Args:
+        path: of what to lock.
+        make: an empty file, where there is nothing.
+    """
+    if fcntl is None:
+        yield True
+        return
+    descriptor = os.open(path, os.O_RDONLY | (os.O_CREAT if make else 0), 0o666)
+    try:
+        free = True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            free = False
+        except OSError:
+            pass  # some file systems have no locks
+        # Whoever had the lock may have removed the file meanwhile: such a lock keeps nobody out.
+        yield free and _has_name(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def _has_name(descriptor: int, path: str | os.PathLike[str]) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other threads and processes, that ask for it too, from a path which need not exist.
+
+    The lock is that of a file ``.NAME.lock`` beside the path. One that was left behind by a process
+    that was killed keeps nobody out. Folders that are missing are made, and removed at the end if
+    they are still empty.
+
+    Raises:
+        ValueError: where another has the lock.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as folder, locked(f"{folder}/model"):
+        ...     with locked(f"{folder}/model"):
+        ...         pass
+        Traceback (most recent call last):
+        ...
+        ValueError: ...model: expected to be alone with it, found another jaxseq at work on it
+    """
+    absolute = Path(os.path.abspath(path))
+    lock = absolute.with_name(f".{absolute.name}.lock")
+    with ExitStack() as at_the_end:
+        with naming(path):
+            for folder in [folder for folder in absolute.parents if not folder.exists()][::-1]:
+                folder.mkdir(exist_ok=True)
+                at_the_end.callback(_remove_if_empty, folder)
+            # Twice, since at the first time it may just have been given back.
+            free = any(at_the_end.enter_context(holding(lock, make=True)) for _ in range(2))
+        if not free:
+            raise ValueError(
+                f"{path}: expected to be alone with it, found another jaxseq at work on it"
+            )
+        if fcntl is not None:
+            at_the_end.callback(_unlink, lock)  # while it is held
+        yield
+
+
+def _unlink(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Errors of the operating system name the path that was asked for, and no other."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:  # of a library, with a message of its own
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+
+
+# ------------------------------------------------------------------------- files and folders
 
 
 @contextmanager
@@ -42,19 +150,115 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        # Contents first: a name that is on the disk before them could be that of an empty file.
-        sync_file(temporary)
-        os.replace(temporary, path)
-        sync_folder(path.parent)  # and now the name
-    except OSError as error:
-        if error.errno is None:  # of a library, with a message of its own
-            raise
-        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+        with naming(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+            # Contents first: a name that is on the disk before them could be that of an empty file.
+            sync_file(temporary)
+            os.replace(temporary, path)
+            sync_folder(path.parent)  # and now the name
     finally:
-        with contextlib.suppress(OSError):  # what went wrong before matters more
-            temporary.unlink(missing_ok=True)
+        _unlink(temporary)  # what went wrong before matters more
+
+
+NEW, OLD = "new", "old"
+"""In the temporary folder of a save: what takes the place, and what was there before."""
+
+
+@contextmanager
+def replacing_folder(path: str | os.PathLike[str], *, old_may_be: bool = False) -> Iterator[Path]:
+    """A new folder beside `path`, to be filled inside, which then takes its place.
+
+    Whenever a process is killed or the power fails, what was there before is there, or what is new,
+    and whole; where the operating system cannot exchange two folders, after the next `load`, save
+    or `recover_folder`. On an error the old one stays. Folders that are missing are made.
+
+    Args:
+        path: where there may be an empty folder.
+        old_may_be: whether there may be another one, which is then removed.
+
+    Raises:
+        OSError: where that cannot be, with the path that was asked for.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with replacing_folder(f"{folder}/model") as new:
+        ...         _ = (new / "file").write_text("text")
+        ...     os.listdir(folder), os.listdir(f"{folder}/model")
+        (['model'], ['file'])
+    """
+    place = Path(os.path.abspath(path))  # "." has a name, too
+    with ExitStack() as at_the_end, naming(path):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        recover_folder(place)
+        # Beside its place, not in /tmp: only within one file system is a rename atomic.
+        temporary = _temporary_beside(place, at_the_end)
+        new = temporary / NEW
+        new.mkdir(mode=0o755)  # mkdtemp's own folder is closed to everyone else
+        yield new
+        for file in new.iterdir():  # a name must not be on the disk before what it names
+            sync_file(file)
+        sync_folder(new)
+        if not (old_may_be and place.exists()):
+            os.replace(new, place)  # also onto an empty folder
+        elif not exchange(new, place):
+            _replace_in_two_steps(new, place, temporary / OLD)
+        sync_folder(place.parent)
+
+
+def _temporary_beside(place: Path, at_the_end: ExitStack) -> Path:
+    """A folder of this process alone until the end; its lock says that it is in use."""
+    while True:
+        temporary = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+        at_the_end.callback(shutil.rmtree, temporary, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            if at_the_end.enter_context(holding(temporary)):
+                return temporary
+        # Another save has taken it for one that was left behind, before it was locked.
+
+
+def _replace_in_two_steps(new: Path, place: Path, old: Path) -> None:
+    os.replace(place, old)
+    try:
+        os.replace(new, place)
+    except BaseException:
+        os.replace(old, place)
+        raise
+
+
+def recover_folder(path: str | os.PathLike[str]) -> None:
+    """Finish what saves to a folder left behind when they were killed, and remove the remains."""
+    place = Path(os.path.abspath(path))
+    if fcntl is None:  # nothing says whether a save is still at work
+        return
+    for temporary in place.parent.glob(f".{glob.escape(place.name)}.????????"):
+        # What cannot be opened any more has been removed by another process.
+        with contextlib.suppress(OSError), holding(temporary) as is_left_behind:
+            if not is_left_behind or not {*os.listdir(temporary)} <= {NEW, OLD}:
+                continue
+            # The old one was moved away when the new one was whole and on the disk.
+            if (temporary / OLD).exists() and not os.path.lexists(place):
+                os.replace(temporary / (NEW if (temporary / NEW).exists() else OLD), place)
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+"""Of Linux: paths are relative to the working folder; two names change places."""
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Let two folders change places in one step; False where the system cannot do that."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    names = os.fsencode(one), os.fsencode(other)
+    if not rename(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE):
+        return True
+    number = ctypes.get_errno()
+    # Of old kernels, and of file systems that cannot.
+    if number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        return False
+    raise OSError(number, os.strerror(number), os.fspath(other))
 
 
 def sync_file(path: Path) -> None:
@@ -75,23 +279,9 @@ def sync_folder(path: Path) -> None:
         os.close(number)
 
 
-def as_os_error(error: Exception, path: str | os.PathLike[str]) -> OSError:
-    """What a library that writes files by itself says went wrong, with the path.
-
-    Example:
-        >>> as_os_error(Exception("I/O error: No space left on device (os error 28)"), "state")
-        OSError(28, 'No space left on device')
-    """
-    # safetensors is written in Rust, which names the error of the system at the end.
-    number = re.search(r"\(os error (\d+)\)", str(error))
-    if number is None:
-        return OSError(f"{os.fspath(path)}: cannot be written: {error}")
-    return OSError(int(number[1]), os.strerror(int(number[1])), os.fspath(path))
-
-
 Tree = TypeVar("Tree")
 
-FORMAT = "jaxseq checkpoint 1"
+FORMAT = "jaxseq checkpoint 2"
 """Of the files of a `SearchStore`; in their metadata, so that others are not taken for ours."""
 
 MODULUS = 1 << 256
@@ -226,11 +416,11 @@ class _Alone:
 
 
 class SearchStore:
-    """The unfinished state of one job in one file of safetensors; nothing is kept without a path.
+    """The state of one job in one file of safetensors; nothing is kept without a path.
 
     A file appears whole or not at all, and belongs to one job: that of another is refused, and
-    stays. Where several processes share the job, all call the methods together; the first one alone
-    reads and writes.
+    stays. It has a checksum, so that one which was damaged is refused too. Where several processes
+    share the job, all call the methods together; the first one alone reads and writes.
 
     Args:
         path: the file, or None.
@@ -261,9 +451,24 @@ class SearchStore:
         if self.path is None:
             return
         with self._devices.agreeing():
-            if self._devices.is_first and self.path.is_dir():
+            if self.is_first and self.path.is_dir():
                 raise ValueError(f"{path}: expected a file to keep the search in, got a folder")
             self._fingerprint = str(fingerprint() if callable(fingerprint) else fingerprint)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that reads and writes the file."""
+        return self._devices.is_first
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other jobs from the file meanwhile; ValueError where one is at work on it."""
+        with ExitStack() as at_the_end:
+            if self.path is not None:
+                with self._devices.agreeing():
+                    if self.is_first:
+                        at_the_end.enter_context(locked(self.path))
+            yield
 
     def load(self) -> Saved | None:
         """The last state saved; None where there is none.
@@ -276,7 +481,7 @@ class SearchStore:
         notes, arrays = None, {}
         with self._devices.agreeing():
             # By the first process alone: others may be on machines that do not see the file.
-            if self._devices.is_first and self.path.exists():
+            if self.is_first and self.path.exists():
                 notes, arrays = read_checkpoint(self.path, self._fingerprint)
                 notes = [notes]  # notes that are None are still there
             notes, arrays = self._devices.share_first(notes, arrays)
@@ -292,16 +497,20 @@ class SearchStore:
         if self.path is None:
             return
         with self._devices.agreeing():
-            if self._devices.is_first:
+            if self.is_first:
                 write_checkpoint(self.path, self._fingerprint, notes, arrays or {})
 
     def remove(self) -> None:
-        """The job is done."""
+        """The job is done. The file of another, which has taken its place meanwhile, stays."""
         if self.path is None:
             return
         with self._devices.agreeing():
-            if self._devices.is_first:
+            if self.is_first and _job_of(self.path) == self._fingerprint:
                 self.path.unlink(missing_ok=True)
+
+    def of_one_process(self) -> SearchStore:
+        """The same file and job without the other processes, for who has it to himself."""
+        return SearchStore(self.path, self._fingerprint)
 
 
 ARRAY_FIELDS = ("parameters", "gradient", "memory")
@@ -323,6 +532,10 @@ class Stages:
     Args:
         store: where the state is kept. If it has one, the search goes on from there.
 
+    Attributes:
+        first: the stage to go on with.
+        outcome: why the search ended, if the store has its end; then no stage is to be run.
+
     Example:
         >>> import jax.numpy as jnp
         >>> class Count(NamedTuple):
@@ -336,7 +549,11 @@ class Stages:
     def __init__(self, store: SearchStore):
         self._store = store
         self._saved = store.load()
-        self.first: int = 0 if self._saved is None else self._saved.notes["stage"]
+        self.first: int = 0
+        self.outcome: str | None = None
+        if self._saved is not None:
+            self.first = self._saved.notes["stage"]
+            self.outcome = self._saved.notes["outcome"]
 
     def resume(self, stage: int, begun: State, before: Before) -> tuple[State, Before]:
         """The state on disk, and what was done before its stage; else those given."""
@@ -353,28 +570,45 @@ class Stages:
 
     def keep(self, stage: int, state: Any, before: Before) -> None:
         """Write a state."""
-        if self._store.path is None:
-            return
-        arrays = named_leaves(_array_fields(state))
-        numbers = {k: v for k, v in state._asdict().items() if k not in ARRAY_FIELDS}
-        self._store.save({"stage": stage, "before": before, "state": numbers}, arrays)
+        _keep(self._store, stage, state, before, None)
 
-    def finish(self, stage: int, state: Any | None, before: Before, *, over: bool) -> None:
-        """Keep or remove the state that a stage ended with.
+    def finish(
+        self, stage: int, state: Any, before: Before, over: str | None, *, exact: bool = True
+    ) -> SearchStore | None:
+        """Keep the state that a stage ended with.
 
-        A search that is over leaves nothing. One that was interrupted or cut short does, and so
-        does a stage that others follow: to go on from its end is to begin the next.
+        Also that of a search which is over: until its model is saved, this file is all that a full
+        disk or a kill leaves of it.
 
         Args:
             stage: its number.
-            state: None where the one on disk is the better start.
+            state: at its end.
             before: iterations and evaluations of the stages before.
-            over: whether the whole search is.
+            over: why the whole search ended; None if it may go on.
+            exact: whether to go on from here is as good as from the state on disk.
+
+        Returns:
+            The store, to be removed when the model is saved, if the search is over.
         """
-        if over:
-            self._store.remove()
-        elif state is not None:
-            self.keep(stage, state, before)
+        if over is None:
+            if exact:
+                self.keep(stage, state, before)
+            return None
+        own = self._store.of_one_process()
+        if self.outcome is None and self._store.is_first:
+            # The model is in memory: not to have this file as well is no reason to lose that.
+            with contextlib.suppress(OSError):
+                _keep(own, stage, state, before, over)
+        return own
+
+
+def _keep(store: SearchStore, stage: int, state: Any, before: Before, outcome: str | None) -> None:
+    if store.path is None:
+        return
+    arrays = named_leaves(_array_fields(state))
+    numbers = {k: v for k, v in state._asdict().items() if k not in ARRAY_FIELDS}
+    notes = {"stage": stage, "before": before, "state": numbers, "outcome": outcome}
+    store.save(notes, arrays)
 
 
 def _array_fields(state: Any) -> dict[str, Any]:
@@ -385,17 +619,15 @@ def write_checkpoint(
     path: str | os.PathLike[str], about: str, notes: Any, arrays: dict[str, Any]
 ) -> None:
     """Write a file of a `SearchStore`, at once or not at all; OSError where that cannot be."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save as to_bytes
 
     # safetensors writes the memory that is there, whatever the strides say.
     in_rows = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     metadata = {"format": FORMAT, "about": about, "extra": json.dumps(notes)}
+    metadata["checksum"] = _checksum(metadata, in_rows)
     with replacing(path) as temporary:
-        try:
-            save_file(in_rows, temporary, metadata)
-        except SafetensorError as error:
-            raise as_os_error(error, path) from error
+        # Not by `save_file`, which leaves a temporary file of its own behind when it is killed.
+        temporary.write_bytes(to_bytes(in_rows, metadata))
 
 
 def read_checkpoint(path: str | os.PathLike[str], about: str) -> Saved:
@@ -408,20 +640,42 @@ def read_checkpoint(path: str | os.PathLike[str], about: str) -> Saved:
 
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise ValueError(f"{path}: expected {FORMAT!r}, got {metadata.get('format')!r}")
-            notes = json.loads(metadata.get("extra", "null"))
+            metadata = {"format": None, "about": "", "extra": "null", **(file.metadata() or {})}
             # Into memory, since the file may be replaced while the search goes on.
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, json.JSONDecodeError) as error:
+            notes = json.loads(metadata["extra"])
+    # A damaged header may ask for anything.
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path}: expected a checkpoint of jaxseq, got {error}") from error
+    if metadata["format"] != FORMAT:
+        raise ValueError(f"{path}: expected {FORMAT!r}, got {metadata['format']!r}")
+    if metadata.get("checksum") != _checksum(metadata, arrays):
+        raise ValueError(
+            f"{path}: expected the checkpoint that its checksum is of; it was damaged or changed, "
+            "and nothing can go on from it"
+        )
     if metadata.get("about") != about:
         raise ValueError(
             f"{path}: expected a checkpoint of this very search (same data and settings), got one "
             "of another; delete it or name another file"
         )
     return Saved(notes, arrays)
+
+
+def _checksum(metadata: dict[str, str], arrays: dict[str, np.ndarray]) -> str:
+    parts = [part for name in sorted(arrays) for part in (name, arrays[name])]
+    return str(Fingerprint(*(metadata[name] for name in ("about", "extra")), *parts))
+
+
+def _job_of(path: Path) -> str | None:
+    """The fingerprint in a file of `write_checkpoint`; None where there is no such file."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return (file.metadata() or {}).get("about")
+    except (OSError, SafetensorError):
+        return None
 
 
 def save_checkpoint(path: str | os.PathLike[str], tree: Any, about: str, extra: Any = None) -> None:

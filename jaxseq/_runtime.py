@@ -1,15 +1,19 @@
-"""What every long computation needs: a reason for its end, cores, Ctrl-C and a progress bar."""
+"""What every long computation needs: a reason for its end, cores, memory, Ctrl-C and a progress
+bar."""
 
 from __future__ import annotations
 
 import enum
+import gc
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 Item = TypeVar("Item")
@@ -133,6 +137,53 @@ def interrupts_deferred() -> Iterator[Callable[[], bool]]:
         yield lambda: noted
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+MAPS = Path("/proc/self/maps")
+MAX_MAPS = Path("/proc/sys/vm/max_map_count")
+SECONDS_BETWEEN_LOOKS = 1.0  # in which the compiler is far from making too many
+
+_last_look = -SECONDS_BETWEEN_LOOKS
+_others = 0  # mappings that were left when programs were last forgotten
+
+
+def forget_programs(most: int | None = None) -> bool:
+    """Forget what JAX has compiled, if there is much of it; says whether it did.
+
+    Each program holds some fifty mappings of memory, of which Linux gives a process 65,530; past
+    that the compiler ends the process. Data of other sizes are other programs, so that a process
+    which trains again and again comes there. Taggers call this before they train and predict.
+
+    Args:
+        most: mappings that are left alone; None for half of those that may still be made, to be
+            looked at once a second. Where they cannot be counted, nothing is forgotten.
+
+    Example:
+        >>> forget_programs(most=10**9)
+        False
+    """
+    global _last_look, _others
+    if most is None and time.monotonic() - _last_look < SECONDS_BETWEEN_LOOKS:
+        return False
+    _last_look = time.monotonic()
+    try:
+        if most is None:
+            # To forget programs again and again for mappings that are not theirs is of no use.
+            most = (_others + int(MAX_MAPS.read_text())) // 2
+        if _count_maps() <= most:
+            return False
+    except OSError:
+        return False
+    import jax  # not before it is needed: the command line imports this module
+
+    jax.clear_caches()
+    gc.collect()  # programs are in reference cycles, and would stay mapped
+    _others = _count_maps()
+    return True
+
+
+def _count_maps() -> int:
+    return MAPS.read_bytes().count(b"\n")
 
 
 class Tick(Protocol):

@@ -37,7 +37,7 @@ import pytest  # noqa: E402
 jax.config.update("jax_enable_x64", True)  # float32 is tested with arrays of float32
 jaxtyping.install_import_hook("jaxseq", "beartype.beartype")  # runs every annotation of a shape
 
-from experiments._programs import forget_programs  # noqa: E402
+from jaxseq._runtime import forget_programs  # noqa: E402
 
 SLOW_IS_FINE = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large]
 hypothesis.settings.register_profile(
@@ -74,8 +74,8 @@ def unchecked():
 
 
 LONGEST = (
-    "parallel/test_processes", "test_docs", "parallel/", "mutants/", "lattice/test_batch_laws",
-    "verify/", "lattice/", "experiments/",
+    "parallel/test_processes", "test_docs", "parallel/", "mutants/", "native/test_wheel",
+    "lattice/test_batch_laws", "verify/", "lattice/", "experiments/",
 )  # fmt: skip
 """What takes longest goes first, so that the workers end at about the same time."""
 

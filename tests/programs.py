@@ -493,6 +493,7 @@ ON_THE_HOST = {
     "em": "iterates the E-step",
     "estimate_hmm": "counts and normalises, once",
     "choose_entropy_weight": "trains taggers",
+    "choose_l2": "trains taggers",
     "sweep_weights": "trains taggers",
     "import_crfsuite": "reads a file",
     "linear_weights": "arithmetic on one number",

@@ -11,6 +11,7 @@ import inspect
 import json
 import pkgutil
 import re
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
 
@@ -45,7 +46,8 @@ def describe(value: object) -> str | dict[str, str]:
     """A signature; of a class, that of each public method as well."""
     if not inspect.isclass(value):
         return _signature(value) if callable(value) else type(value).__name__
-    members = {"()": _signature(value)}
+    # How an enum is called is Python's own, and differs across its versions.
+    members = {"()": "" if issubclass(value, Enum) else _signature(value)}
     for name, member in sorted(vars(value).items()):
         if not name.startswith("_"):
             plain = getattr(member, "__func__", member)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
+import subprocess
+import sys
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -14,12 +18,16 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from jaxseq import _io
 from jaxseq._io import (
     FORMAT,
     Fingerprint,
     SearchStore,
     load_checkpoint,
+    locked,
     plain_text,
+    recover_folder,
+    replacing_folder,
     save_checkpoint,
 )
 from tests.limits import no_room
@@ -103,10 +111,19 @@ def test_one_file_has_every_array_under_its_number(path):
     np.testing.assert_array_equal(found["000"], TREE["a"].left)
     with safe_open(path, framework="numpy") as file:
         assert file.metadata() == {
-            "format": "jaxseq checkpoint 1",
+            "format": FORMAT,
             "about": "this search",
             "extra": json.dumps(EXTRA),
+            "checksum": file.metadata()["checksum"],
         }
+
+
+def test_a_damaged_file_is_refused_whichever_byte_it_is(path):
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match="checkpoint: expected"):
+            load_checkpoint(path, blank(), "this search")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.9, 0.999])
@@ -165,11 +182,11 @@ def test_a_file_that_is_not_there_is_an_error_of_its_own(tmp_path):
 def test_a_failing_save_leaves_the_old_file_and_no_other(path, monkeypatch):
     before = path.read_bytes()
 
-    def full(leaves, file, metadata):
+    def full(file):
         file.write_bytes(b"half")
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("safetensors.numpy.save_file", full)
+    monkeypatch.setattr(_io, "sync_file", full)
     with pytest.raises(OSError, match="no space"):
         save_checkpoint(path, TREE, "this search", EXTRA)
     assert path.read_bytes() == before
@@ -223,6 +240,110 @@ def test_folders_and_other_things_are_no_place_for_a_store(tmp_path):
         SearchStore(tmp_path, "job")
     with pytest.raises(ValueError, match="checkpoint: expected a path or None, got 3"):
         SearchStore(3, "job")
+
+
+def test_the_file_of_another_job_is_not_removed(tmp_path):
+    one, other = (SearchStore(tmp_path / "search", job) for job in ("one", "other"))
+    one.save(1)
+    other.remove()
+    assert one.load().notes == 1
+    (tmp_path / "search").write_text("precious")
+    one.remove()
+    assert (tmp_path / "search").read_text() == "precious"
+
+
+# --------------------------------------------------------------------------- locks and folders
+
+
+def test_one_path_is_for_one_at_a_time(tmp_path):
+    path = tmp_path / "new" / "search"
+    with SearchStore(path, "one").alone():
+        with pytest.raises(ValueError, match="search: expected to be alone with it, found another"):
+            SearchStore(path, "one").alone().__enter__()
+        with locked(tmp_path / "new" / "another"):
+            pass
+    assert list(tmp_path.iterdir()) == []
+    with locked(path):
+        pass
+
+
+def test_a_process_that_was_killed_keeps_nobody_out(tmp_path):
+    held = (
+        "import os, sys; from jaxseq._io import locked; lock = locked(sys.argv[1]); "
+        "lock.__enter__(); print(flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", held, tmp_path / "model"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        with (
+            pytest.raises(ValueError, match="model: expected to be alone"),
+            locked(tmp_path / "model"),
+        ):
+            pass
+        process.kill()
+    assert [path.name for path in tmp_path.iterdir()] == [".model.lock"]
+    with locked(tmp_path / "model"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def fill(path, text):
+    with replacing_folder(path, old_may_be=True) as new:
+        (new / "file").write_text(text)
+
+
+@pytest.mark.parametrize("system", ["exchanges", "does not"])
+def test_a_folder_is_replaced(system, tmp_path, monkeypatch):
+    if system == "does not":
+        monkeypatch.setattr(_io, "exchange", lambda one, other: False)
+    for text in ("old", "new"):
+        fill(tmp_path / "model", text)
+        assert (tmp_path / "model" / "file").read_text() == text
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    if system == "exchanges":
+        with pytest.raises(OSError, match="not empty"), replacing_folder(tmp_path / "model"):
+            pass
+        assert (tmp_path / "model" / "file").read_text() == "new"
+
+
+class Killed(BaseException):
+    """Nothing is done after it, not even what has to be done in any case."""
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_saves_that_were_killed_are_finished_and_swept(step, tmp_path, monkeypatch):
+    """At every step of a system that cannot exchange folders."""
+    fill(tmp_path / "model", "old")
+    calls = []
+
+    def killed(real, *arguments, **keywords):
+        if len(calls) == step:
+            raise Killed
+        calls.append(real)
+        return real(*arguments, **keywords)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_io, "exchange", lambda one, other: False)
+        for module, name in ((_io, "sync_file"), (_io, "sync_folder"), (os, "replace")):
+            patch.setattr(module, name, partial(killed, getattr(module, name)))
+        patch.setattr(shutil, "rmtree", lambda *arguments, **keywords: None)
+        # What puts the old one back after an error does not happen to who is killed either.
+        with pytest.raises(Killed):
+            fill(tmp_path / "model", "new")
+    recover_folder(tmp_path / "model")
+    assert (tmp_path / "model" / "file").read_text() in ("old", "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_the_folder_of_a_save_at_work_is_not_swept(tmp_path):
+    (tmp_path / ".model.mine").mkdir()
+    (tmp_path / ".model.12345678").mkdir()
+    (tmp_path / ".model.12345678" / "precious").touch()
+    with replacing_folder(tmp_path / "model") as new:
+        recover_folder(tmp_path / "model")
+        (new / "file").touch()
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"model", ".model.mine", ".model.12345678"}
 
 
 PARTS = [

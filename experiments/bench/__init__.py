@@ -6,15 +6,8 @@ import importlib
 from pathlib import Path
 
 BENCHES = (
-    "lattice",
-    "crf",
-    "entropy",
-    "expectations",
-    "homotopy",
-    "codl",
-    "active",
-    "scale",
-)
+    "lattice", "crf", "entropy", "expectations", "homotopy", "codl", "active", "scale", "defaults",
+)  # fmt: skip
 """Names of the benchmarks; each is a module of this package with ``run(report, out)``."""
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments._config import read_config
-from experiments._programs import forget_programs
 from experiments.bench._report import Report
 from experiments.data import Data, choose_sources
 from experiments.haffari2008 import run as paper
@@ -35,7 +34,6 @@ def accuracies(report: Report, folder: Path, splits: int | None = None) -> None:
     cell["unlabelled"] = config.unlabelled[-1]
     lines = []
     for seed in seeds[:splits]:
-        forget_programs()
         each = {**cell, "seed": seed}
         lines.append({"cell": each, "result": paper.run_cell(config, each, data)})
     tell(report, by_method(lines), {**cell, "splits": len(lines), "labelled": config.labelled})

@@ -164,7 +164,8 @@ def _derivations(report: Report, corpus: _Corpus) -> None:
 def _by_length(report: Report, sentences: list[Sentence]) -> None:
     """The gradients of real sentences of one length: only the lattices, many at once."""
     some = [sentence for sentence in sentences if len(sentence)][:1000]
-    tagger = jaxseq.CRFTagger(["word[0]", "word[-1]", "word[1]"], max_iterations=20, progress=False)
+    templates = ["word[0]", "word[-1]", "word[1]"]
+    tagger = jaxseq.CRFTagger(templates, l2=1.0, max_iterations=20, progress=False)
     tagger.fit(some, [sentence["label"] for sentence in some])
     gradients = {
         "mann": jax.jit(jax.vmap(jaxseq.mann_entropy_gradient)),

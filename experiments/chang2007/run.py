@@ -221,6 +221,7 @@ def _crf(config: Config, cell: dict[str, Any], data: Any) -> dict[str, Any]:
     task = _task(config, cell, data, config.beyond_labelled, config.crf_unlabelled)
     crf = jaxseq.CRFTagger(
         templates=[f"{FORM}[-1]", f"{FORM}[0]", f"{FORM}[1]"],
+        l2=1.0,
         max_iterations=config.crf_iterations,
         progress=False,
     )

@@ -256,7 +256,7 @@ def _cross_validation(config: Config, task: _Task) -> dict[str, Any]:
         scoring="span_f1",
     )
     scores = np.asarray(choice.scores).tolist()
-    return {"weights": list(choice.weights), "scores": scores, "best": float(choice.best)}
+    return {"weights": list(choice.values), "scores": scores, "best": float(choice.best)}
 
 
 def _setting(config: Config, setting: Setting, seed: int, data: Any) -> dict[str, Any]:

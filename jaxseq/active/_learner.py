@@ -26,15 +26,32 @@ from jaxseq.active._run import (
     settings_from_json,
 )
 from jaxseq.active._stop import HOW, ActiveStatus, agreement, first_sentences, is_stable
-from jaxseq.active._strategies import TokenQueries
+from jaxseq.active._strategies import GroupQueries
 from jaxseq.active._training import train_on
-from jaxseq.crf import CRF, CRFTagger, EncodedLabels, Fitted, Plan, best_labels
+from jaxseq.crf import (
+    CRF,
+    FOLDS,
+    L2_VALUES,
+    CRFTagger,
+    EncodedLabels,
+    Fitted,
+    Plan,
+    best_labels,
+    cross_validate,
+)
 from jaxseq.metrics import span_scores
 from jaxseq.taggers import check_number, fresh, legal_by_scheme, split_by_sentence
+from jaxseq.text import find_representation
 
-FIXED = ("templates", "cutoff", "scheme", "checkpoint", "checkpoint_every", "progress")
-"""Settings that `ActiveLearner.refit` cannot change: the pool was read by the first three, and the
+FIXED = (
+    "templates", "representation", "cutoff", "scheme", "checkpoint", "checkpoint_every", "progress",
+)  # fmt: skip
+"""Settings that `ActiveLearner.refit` cannot change: the pool was read by the first four, and the
 search is neither kept nor shown."""
+
+ASKING_L2 = 1.0
+"""Of the models that ask, where the estimator has none. It is larger than what suits few labels, so
+that they are less sure, and there is more to ask below the threshold."""
 
 WORSE = 1e-3
 """How much lower, relatively, an objective from zeros must be to replace a warm-started one."""
@@ -74,8 +91,10 @@ class ActiveLearner(BaseEstimator):
     scratch: see `recheck`.
 
     Args:
-        estimator: the tagger; it is cloned, not changed.
-        strategy: what to ask, such as `jaxseq.active.TokenQueries`; see `jaxseq.active.Strategy`.
+        estimator: the tagger; it is cloned, not changed. Without an `l2`, models that ask have 1,
+            and those of `refit` one that suits the number of labels.
+        strategy: what to ask; see `jaxseq.active.Strategy`. `jaxseq.active.GroupQueries` learns
+            most from few labels.
         initial: sentences to be labelled whole before there is a model, if no label is known.
         initial_how: the ``"longest"``, ``"random"`` or ``"shortest"`` ones.
         kappa: stop when the labellings of the pool by the models of two rounds agree by more, and
@@ -114,7 +133,7 @@ class ActiveLearner(BaseEstimator):
     def __init__(
         self,
         estimator: CRFTagger,
-        strategy: Strategy = TokenQueries(500, 0.99),  # noqa: B008 - immutable
+        strategy: Strategy = GroupQueries(count=500),  # noqa: B008 - immutable
         *,
         initial: int = 50,
         initial_how: Literal["longest", "random", "shortest"] = "longest",
@@ -168,7 +187,12 @@ class ActiveLearner(BaseEstimator):
             run.has_news = bool(run.known.answered.any())
         if folder is not None:  # last: arguments that are refused leave no folder behind
             settings = learner_settings(self, pool)
-            run.folder = RunFolder.create(folder, settings, initial_events(y or []))
+            run.folder = RunFolder.create(
+                folder,
+                settings,
+                initial_events(y or []),
+                find_representation(self.estimator.representation),
+            )
         return self._take(run)
 
     @classmethod
@@ -189,7 +213,10 @@ class ActiveLearner(BaseEstimator):
         state = RunFolder(folder, read_only=read_only)
         settings = state.settings()
         learner = cls(**settings_from_json(settings, state.path))
-        learner._check()
+        try:
+            learner._check()
+        except (ValueError, TypeError) as error:  # of another type than is compared with
+            raise ValueError(f"{state.path}: expected settings that make sense: {error}") from error
         return learner._take(read_run(state, learner, settings, X))
 
     def _check(self) -> None:
@@ -361,6 +388,8 @@ class ActiveLearner(BaseEstimator):
         run = self._begun()
         before = None if run.tagger is None else self.look()  # kept from the last round, as a rule
         tagger, clock = fresh(self.estimator), time.perf_counter()
+        if tagger.l2 is None:
+            tagger.set_params(l2=ASKING_L2)
         complete = self.strategy.completes_sentences
         fitted, is_short, sentences = self._fit(tagger, older, most, complete=complete)
         seconds = {**fitted.seconds, "training": time.perf_counter() - clock}
@@ -395,12 +424,11 @@ class ActiveLearner(BaseEstimator):
             allowed = labels.gold[:, None] == np.arange(len(run.pool.classes))
             labels = EncodedLabels(labels.gold, allowed)
         problem = run.pool.problem(trained, labels)
-        plan = Plan.from_tagger(tagger)
+        plan = Plan.from_tagger(tagger).scaled(problem.labelled_tokens())
         model, fitted, is_short = train_on(problem, plan, older, run.pool.shape, most)
         # As if `fit` had been called on these sentences, so that the tagger is like any other.
         tagger._take(model, run.pool.classes, run.pool.extractor)
-        tagger.loss_, tagger.outcome_ = fitted.loss, fitted.outcome
-        tagger.n_iter_, tagger.n_evaluations_ = fitted.iterations, fitted.evaluations
+        tagger._report(fitted, plan)
         return fitted, is_short, int(trained.sum())
 
     def recheck(self) -> bool:
@@ -456,7 +484,9 @@ class ActiveLearner(BaseEstimator):
 
         Args:
             changes: settings of the estimator that are others for this tagger; all but
-                `templates`, `cutoff`, `scheme`, `progress` and those of checkpoints.
+                `templates`, `cutoff`, `scheme`, `progress` and those of checkpoints. ``l2="auto"``
+                takes the best of a few in five-fold cross-validation, by the share of the
+                annotator's labels in held-out sentences that the model gives too.
 
         Returns:
             The tagger, of the annotator's labels and those that the strategy took from the model.
@@ -477,9 +507,51 @@ class ActiveLearner(BaseEstimator):
             if name not in may_change:
                 expected = ", ".join(may_change)
                 raise ValueError(f"refit: expected settings among {expected}, got {name}")
-        tagger = fresh(self.estimator).set_params(**changes)
+        automatic = isinstance(changes.get("l2"), str) and changes["l2"] == "auto"
+        tagger = fresh(self.estimator).set_params(**changes | ({"l2": None} if automatic else {}))
+        if automatic:
+            tagger.set_params(l2=self._choose_l2(tagger))
         self._fit(tagger, older=None, complete=True)  # there is no later round to compile for
         return tagger
+
+    def _choose_l2(self, tagger: CRFTagger) -> float:
+        """The l2 for a tagger of the labels so far, by cross-validation on their sentences."""
+        pool, known = self._begun().pool, self._begun().known
+        trained, labels = known.to_train_on()
+        sentences = np.flatnonzero(trained)
+        if len(sentences) < FOLDS:
+            raise ValueError(
+                f"refit, l2: expected labels in at least {FOLDS} sentences to choose it by, got "
+                f"them in {len(sentences)}"
+            )
+        sentence = np.repeat(np.arange(len(sentences)), pool.lengths[sentences])
+        # Labels that the model gave itself say nothing of how good it is.
+        is_scored = known.answered[np.repeat(trained, pool.lengths)] & (labels.gold >= 0)
+
+        def take(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            """The sentences as a mask of the pool's, and their tokens of those trained on."""
+            mask = np.zeros_like(trained)
+            mask[sentences[chosen]] = True
+            return mask, np.isin(sentence, chosen)
+
+        def on_fold(train: np.ndarray, held_out: np.ndarray) -> Callable[[float], float]:
+            (mask, tokens), (held_mask, held_tokens) = take(train), take(held_out)
+            allowed = None if labels.allowed is None else labels.allowed[tokens]
+            problem = pool.problem(mask, EncodedLabels(labels.gold[tokens], allowed))
+            features, gold = pool.features.take(held_mask), labels.gold[held_tokens]
+            counted = is_scored[held_tokens]
+
+            def score(l2: float) -> float:
+                plan = Plan.from_tagger(fresh(tagger).set_params(l2=l2))
+                model, *_ = train_on(problem, plan, None, pool.shape)
+                right = best_labels(model, features) == gold
+                return float(right[counted].mean()) if counted.any() else float("nan")
+
+            return score
+
+        return cross_validate(
+            L2_VALUES, len(sentences), on_fold, folds=FOLDS, seed=self.seed, progress=False
+        ).best
 
     def _begun(self) -> Run:
         if not hasattr(self, "_run"):

@@ -78,8 +78,8 @@ class Pool:
         cls, estimator: CRFTagger, X: Iterable[Any], y: Any, classes: Any, strategy: Strategy
     ) -> Pool:
         """Read the sentences; the labels are those of `classes`, or else those in y."""
-        extractor = estimator._new_extractor()
         sentences = list(check_sentences(X))  # read twice, for attributes and for words
+        extractor = estimator._new_extractor(sentences)
         features = extractor.fit_transform(sentences)
         if not features.lengths.sum():
             raise ValueError("X: expected sentences with at least one token, got none")
@@ -95,7 +95,7 @@ class Pool:
             legal_by_scheme(names, estimator.scheme),
             not isinstance(templates, Templates) or templates.transitions,
             forms,
-            None if wanted.alike is None else groups_alike(sentences, wanted.alike),
+            _groups(sentences, wanted.alike, extractor) if wanted.groups else None,
         )
 
     @cached_property
@@ -176,6 +176,18 @@ def groups_alike(sentences: list[Any], template: str) -> np.ndarray:
         raise ValueError(f"alike: {error}") from None
     # A template that is a flag has no attribute where it does not hold: these are alike, too.
     return ids[:, 0].astype(np.int64) + 1
+
+
+def _groups(sentences: list[Any], template: str | None, extractor: FeatureExtractor) -> np.ndarray:
+    """As `groups_alike`. Without a template, words are alike; tokens without words never are."""
+    if template is not None:
+        return groups_alike(sentences, template)
+    words = word_forms(sentences)
+    if words is not None:
+        return words
+    if isinstance(extractor, TemplateExtractor) and extractor.templates.columns:
+        return groups_alike(sentences, f"lower({extractor.templates.columns[0]}[0])")
+    return np.arange(sum(map(len, sentences)))
 
 
 ROWS_AT_ONCE = 32  # whose pairs of labels, [slots, s, s] each, are in memory together

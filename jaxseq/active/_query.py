@@ -158,13 +158,15 @@ class Wanted(NamedTuple):
 
     Args:
         forms: the word forms of the tokens.
-        alike: the template whose value groups the tokens; None for no groups.
+        groups: the groups of the tokens.
+        alike: the template whose value groups them; None for the words, upper and lower case alike.
         steps: the entropies of labels and of steps.
         entropy: the entropy of every sentence.
         n_best: the entropy of that many best labellings; None for none.
     """
 
     forms: bool = False
+    groups: bool = False
     alike: str | None = None
     steps: bool = False
     entropy: bool = False
@@ -186,6 +188,10 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
+def _is_seed(value: Any) -> bool:
+    return (value == 0 and not isinstance(value, bool)) or _is_count(value)
+
+
 def _is_probability(value: Any) -> bool:
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     return number and 0 < float(value) <= 1
@@ -200,7 +206,8 @@ KINDS: dict[str, tuple[str, Callable[[Any], bool], Callable[[str], Any]]] = {
     "count": (WHOLE, _is_count, int),
     "count or None": (WHOLE, lambda value: value is None or _is_count(value), int),
     "probability": ("a number above 0, at most 1", _is_probability, float),
-    "template": ("a template", _is_template, str),
+    "template or None": ("a template or None", lambda v: v is None or _is_template(v), str),
+    "number": ("a whole number, 0 or more", _is_seed, int),
 }
 
 
@@ -209,8 +216,8 @@ def setting(default: Any, kind: str | tuple[Any, ...], help: str) -> Any:
 
     Args:
         default: its value unless another one is passed.
-        kind: ``"count"``, ``"count or None"``, ``"probability"``, ``"template"``, or a tuple of
-            choices.
+        kind: ``"count"``, ``"count or None"``, ``"probability"``, ``"number"``,
+            ``"template or None"``, or a tuple of choices.
         help: for ``jaxseq active start --help``; ends in the default in brackets.
     """
     if isinstance(kind, str):

@@ -1,7 +1,8 @@
 """A run of active learning: its state, its folder on disk, and how that is read again.
 
 The folder of a run holds ``run.sqlite``, a database of settings and events, and ``model``, the
-tagger of the last round as `jaxseq.load` reads it. Settings are written once, events are only ever
+tagger of the last round as `jaxseq.load` reads it; and ``words``, the word representation of the
+tagger, if it has one. Settings are written once, events are only ever
 added, and everything else is rebuilt from these. Kinds of events:
 
 ``initial``: the known labels of a sentence at the start. ``proposed``: the queries of a round, and
@@ -25,15 +26,16 @@ from typing import Any
 
 import numpy as np
 
-from jaxseq._io import sync_folder
+from jaxseq._io import exchange, sync_folder
 from jaxseq.active._labels import KnownLabels, new_label_names, with_labels
 from jaxseq.active._pool import Pool
 from jaxseq.active._query import STRATEGIES, Answer, Look, Proposal, Query
 from jaxseq.crf import CRFTagger
-from jaxseq.taggers import ARRAYS, legal_by_scheme, load
+from jaxseq.representations import load_representation
+from jaxseq.taggers import ARRAYS, is_finite_number, legal_by_scheme, load
 from jaxseq.text import Templates
 
-DATABASE, MODEL, NEXT = "run.sqlite", "model", ".next"
+DATABASE, MODEL, NEXT, WORDS = "run.sqlite", "model", ".next", "words"
 APPLICATION, VERSION = 0x6A737171, 1  # "jsqq", in the header that tells the file from others
 BUSY = 30.0  # seconds to wait for another process in the middle of a write
 
@@ -62,6 +64,7 @@ class RunFolder:
         path: str | os.PathLike[str],
         settings: dict[str, Any],
         events: Iterable[dict[str, Any]] = (),
+        representation: Any = None,
     ) -> RunFolder:
         """A new one with these first events; ValueError where there is something already."""
         if not isinstance(path, str | os.PathLike):
@@ -70,6 +73,8 @@ class RunFolder:
         if folder.path.exists() and not (folder.path.is_dir() and not os.listdir(folder.path)):
             raise ValueError(f"{path}: expected nothing or an empty folder there; see `resume`")
         folder.path.mkdir(parents=True, exist_ok=True)
+        if representation is not None:
+            representation.save(folder.path / WORDS)
         with folder._transaction(create=True) as database:
             for statement in SCHEMA.strip().split(";\n"):
                 database.execute(statement)
@@ -102,9 +107,9 @@ class RunFolder:
                 database.execute("COMMIT")  # not reached after an error: closing rolls back
         except sqlite3.DatabaseError as error:
             # A full disk, no permission, or a lock for too long say nothing against the file; a
-            # missing table, of the generic code, does.
-            operational = isinstance(error, sqlite3.OperationalError)
-            if operational and error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            # missing table, of the generic code, does, and so does text that is none, without one.
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+            if isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR:
                 raise OSError(f"{where}: {error}") from error
             raise ValueError(f"{where}: expected a run of active learning, got {error}") from error
 
@@ -160,9 +165,12 @@ class RunFolder:
         self._put_in_place()
 
     def _put_in_place(self) -> None:
-        # Killed between the two, the new model is still in NEXT, and the last event names it.
-        _remove(self.path / MODEL)
-        os.replace(self.path / NEXT, self.path / MODEL)
+        model, new = self.path / MODEL, self.path / NEXT
+        if not (model.exists() and exchange(new, model)):
+            # Killed between the two, the new model is still in NEXT, and the last event names it.
+            _remove(model)
+            os.replace(new, model)
+        _remove(new)  # the old one
 
     def model(self, digest: str) -> CRFTagger:
         """The model that the last event of a training names; FileNotFoundError if it only reads,
@@ -314,6 +322,10 @@ def settings_from_json(kept: dict[str, Any], path: Path) -> dict[str, Any]:
         tagger, strategy = dict(kept["estimator"]), dict(kept["strategy"])
         if tagger["templates"] is not None:
             tagger["templates"] = Templates.from_json(tagger["templates"])
+        if (digest := tagger.get("representation")) is not None:
+            tagger["representation"] = load_representation(path / WORDS)
+            if tagger["representation"].digest != digest:
+                raise ValueError(f"{WORDS}: expected the representation of the run, got another")
         chosen = STRATEGIES[strategy.pop("kind")](**strategy)
         plain = {name: kept[name] for name in PLAIN}
         return {"estimator": CRFTagger(**tagger), "strategy": chosen, **plain}
@@ -387,9 +399,8 @@ def _replay(run: Run, events: list[dict[str, Any]], estimator: CRFTagger) -> str
     for event in events:
         kind = event["kind"]
         if kind == "proposed":
-            numbers = (np.array(event[n], np.int64) for n in ("guesses", "labels", "sampled"))
             # As it was: another proposal of the same model could differ by rounding.
-            run.take(Proposal([Query(*query) for query in event["queries"]], *numbers))
+            run.take(_read_proposal(event, run.pool))
         elif kind == "answers":
             answers = {
                 (sentence, position): tuple(label) if isinstance(label, list) else label
@@ -402,6 +413,7 @@ def _replay(run: Run, events: list[dict[str, Any]], estimator: CRFTagger) -> str
         elif kind == "labels":
             run.add_labels(event["labels"], estimator)
         elif kind == "trained":  # also of a round that was rechecked, which has two
+            _check_record(event, run.round)
             run.end_round(event["round"])
             digest = event["model"]
             run.history.append({n: v for n, v in event.items() if n not in ("kind", "model")})
@@ -413,6 +425,34 @@ def _replay(run: Run, events: list[dict[str, Any]], estimator: CRFTagger) -> str
     answers = [Answer(*token, label) for token, label in last.items() if label is not None]
     run.known.answer(run.known.check(answers))
     return digest
+
+
+def _read_proposal(event: dict[str, Any], pool: Pool) -> Proposal:
+    """What `proposal_as_json` wrote; ValueError for places that are not in the pool."""
+    queries = [Query(*query) for query in event["queries"]]
+    for query in queries:
+        plain = all(type(number) is int for number in query[:3]) and is_finite_number(query.score)
+        if not (plain and 0 <= query.sentence < len(pool.lengths)):
+            raise ValueError(f"queries: expected a sentence of the pool, got {query!r:.100}")
+        if not 0 <= query.start < query.stop <= pool.lengths[query.sentence]:
+            raise ValueError(f"queries: expected tokens of the sentence, got {query!r:.100}")
+    tokens = int(pool.lengths.sum())
+    most = {"guesses": tokens, "labels": len(pool.classes), "sampled": len(pool.lengths)}
+    for name, end in most.items():
+        if not all(type(number) is int and 0 <= number < end for number in event[name]):
+            raise ValueError(f"{name}: expected whole numbers from 0 to {end - 1}")
+    return Proposal(queries, *(np.array(event[name], np.int64) for name in most))
+
+
+def _check_record(event: dict[str, Any], number: int) -> None:
+    """ValueError unless a training tells what is to be read of it later."""
+    kappa = event["kappa"]
+    if not (type(event["round"]) is int and number - 1 <= event["round"] <= number):
+        raise ValueError(f"round: expected {number}, got {event['round']!r:.60}")
+    if not (is_finite_number(event["objective"]) and (kappa is None or is_finite_number(kappa))):
+        raise ValueError("trained: expected a number as objective and κ")
+    if not (isinstance(event["new_labels"], bool) and isinstance(event["model"], str)):
+        raise ValueError("trained: expected whether there were new labels, and a model")
 
 
 def _is_news(known: KnownLabels, last: dict[Any, Any], token: Any, label: Any) -> bool:

@@ -21,7 +21,14 @@ from jaxseq.active._query import (
     setting,
 )
 
-__all__ = ["GroupQueries", "SequenceQueries", "SpanQueries", "TokenQueries", "token_price"]
+__all__ = [
+    "GroupQueries",
+    "RandomQueries",
+    "SequenceQueries",
+    "SpanQueries",
+    "TokenQueries",
+    "token_price",
+]
 
 BY_FORM = "tokens of one word a round, at most (any number)"
 PER_SENTENCE = "tokens of one sentence a round, at most (any number)"
@@ -93,7 +100,9 @@ class GroupQueries(Strategy):
 
     Args:
         alike: a template, as for a tagger; in corpora with parts of speech
-            ``"lower(word[0])|pos[-1]|pos[1]"`` is a word between two of them.
+            ``"lower(word[0])|pos[-1]|pos[1]"`` is a word between two of them. None takes the words,
+            upper and lower case alike; tokens that have no words, but attributes, are groups of
+            one.
         count: q, tokens per round; None takes one of every group.
         threshold: δ; surer tokens are not asked, but count in the sum.
         per_sentence: tokens of one sentence per round, at most; None for any number.
@@ -106,10 +115,10 @@ class GroupQueries(Strategy):
         Settles & Craven 2008 for the weight of what is alike (information density).
     """
 
-    alike: str = setting(
-        "lower(word[0])",
-        "template",
-        "tokens are alike where this template has one value (lower(word[0]); with parts of speech "
+    alike: str | None = setting(
+        None,
+        "template or None",
+        "tokens are alike where this template has one value (the word; with parts of speech "
         "lower(word[0])|pos[-1]|pos[1] is better)",
     )
     count: int | None = setting(500, "count or None", PER_ROUND)
@@ -119,7 +128,7 @@ class GroupQueries(Strategy):
     @property
     def wanted(self) -> Wanted:
         """The groups."""
-        return Wanted(alike=self.alike)
+        return Wanted(groups=True, alike=self.alike)
 
     def propose(self, look: Look, known: np.ndarray, sampled: np.ndarray | None) -> Proposal:
         """The least sure token of each group, those of the most valuable groups first."""
@@ -217,7 +226,7 @@ class SpanQueries(Strategy):
             raise ValueError("look: expected one with entropies of tokens and steps, got none")
         n, price = len(known), token_price(self.threshold)
         scores = np.full((self.width, n), -np.inf)
-        open_to_ask = ~known & (look.labels >= 0)
+        open_to_ask = _open(look, known)
         # Chain rule: H(Y_a … Y_b) = H(Y_a) + Σ H(Y_t | Y_{t−1}), so a window grows by one gain.
         gains = np.where(open_to_ask, look.step_entropy - price, -np.inf)
         gains[look.position == 0] = -np.inf  # no window goes on into the next sentence
@@ -320,7 +329,7 @@ class SequenceQueries(Strategy):
         again, only a token that would get a label is one, or the sentence would come for ever. A
         sentence without a legal labelling has nothing to learn from.
         """
-        reason = ~known & (look.labels >= 0)
+        reason = _open(look, known)
         if self.again and self.ask != "all":
             reason &= self._is_asked(look) | self._takes_guess(look)
         wanted = np.bincount(look.sentence[reason], minlength=len(look.lengths)) > 0
@@ -332,6 +341,56 @@ class SequenceQueries(Strategy):
     def _takes_guess(self, look: Look) -> np.ndarray:
         takes = self.keep_sure == "model" and self.ask != "all"
         return (look.confidence >= self.threshold) & takes
+
+
+@register("random", "tokens or sentences at random, to compare with")
+@dataclass(frozen=True)
+class RandomQueries(Strategy):
+    """Any tokens, or sentences, without a look at what the model says of them.
+
+    What a strategy is worth shows beside this one. It never finds that nothing informative is left:
+    set `budget` or `max_rounds`.
+
+    Args:
+        count: units per round; None takes all.
+        units: ``"sentences"``, of which all open tokens are asked, or ``"tokens"``.
+        draw: another number draws others.
+
+    Example:
+        >>> RandomQueries(100, units="tokens")
+        RandomQueries(count=100, units='tokens', draw=0)
+    """
+
+    count: int | None = setting(500, "count or None", PER_ROUND)
+    units: Literal["sentences", "tokens"] = setting(
+        "sentences", ("sentences", "tokens"), "what is drawn (sentences)"
+    )
+    draw: int = setting(0, "number", "another number draws others (0)")
+
+    @property
+    def completes_sentences(self) -> bool:
+        """Whether sentences are drawn."""
+        return self.units == "sentences"
+
+    def propose(self, look: Look, known: np.ndarray, sampled: np.ndarray | None) -> Proposal:
+        """Units with something to ask, in a random order."""
+        # By what is known already, so that a run that is resumed draws the same.
+        random = np.random.default_rng([self.draw, int(known.sum())])
+        chosen = random.permutation(self._candidates(look, known))[: self.count]
+        if self.units == "tokens":
+            return _ask_tokens(look, chosen, np.zeros(len(known)))
+        rank = np.full(len(look.lengths), len(chosen))
+        rank[chosen] = np.arange(len(chosen))
+        asked = _open(look, known) & (rank[look.sentence] < len(chosen))
+        return Proposal.only(_runs(look, asked, rank, np.zeros(len(look.lengths))))
+
+    def informative(self, look: Look, known: np.ndarray, sampled: np.ndarray | None) -> int:
+        """All units with something to ask."""
+        return len(self._candidates(look, known))
+
+    def _candidates(self, look: Look, known: np.ndarray) -> np.ndarray:
+        tokens = np.flatnonzero(_open(look, known))
+        return tokens if self.units == "tokens" else np.unique(look.sentence[tokens])
 
 
 def token_price(threshold: float) -> float:
@@ -371,6 +430,11 @@ def _least_sure_first(look: Look, known: np.ndarray, threshold: float) -> np.nda
     """Tokens below the threshold without a label; ties in the order of the pool."""
     places = np.flatnonzero(~known & (look.confidence < threshold))
     return places[np.argsort(look.confidence[places], kind="stable")]
+
+
+def _open(look: Look, known: np.ndarray) -> np.ndarray:
+    """Tokens without a label, of sentences that have a legal labelling."""
+    return ~known & (look.labels >= 0)
 
 
 def _at_most(limit: int | None, chosen: np.ndarray, keys: np.ndarray) -> np.ndarray:

@@ -3,17 +3,20 @@
 Each command is a module with a function that adds its options: ``_tag`` has ``add_tag``. They are
 imported when the command is used, so that ``jaxseq --help`` is quick and needs no JAX.
 Exit status: 0 if all is well, 1 if a check failed, 2 if the arguments or the input made no sense;
-130 after Ctrl-C and 141 when the reader of a pipe is gone, as of a process that SIGINT or SIGPIPE
-ended.
+130 after Ctrl-C, also where the model so far was kept, and 141 when the reader of a pipe is gone,
+as of a process that SIGINT or SIGPIPE ended.
 """
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from jaxseq.cli._options import CommandParser, loaded_later, one_line
 
@@ -22,6 +25,7 @@ __all__ = ["main"]
 # Each command, and what ``jaxseq --help`` says about it.
 COMMANDS = {
     "train": "train a model on a labelled corpus, and on unlabelled sentences",
+    "represent": "learn from unlabelled sentences which words are alike",
     "tag": "label new sentences with a trained model",
     "evaluate": "precision, recall and F1 of labels, as conlleval prints them",
     "inspect": "what a model has learnt: labels, weights, top features and transitions",
@@ -32,11 +36,17 @@ COMMANDS = {
     "shard": "write a corpus that is larger than memory as shards, to train from",
 }
 
+NO_MEMORY = "expected enough memory for the data and options, there is too little"
 INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 plus the number of the signal, as shells report it
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the arguments of the process by default. Returns the exit status."""
+    if sys.stdout is None:  # Python's way of saying that it was closed
+        return _fail("standard output: expected to be open, it is closed")
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:  # a stand-in for standard output may lack it
+        reconfigure(errors="surrogateescape")  # names of files need not be text
     parser = CommandParser(
         prog="jaxseq",
         description="Sequence labelling with few labels and much unlabelled data.",
@@ -44,11 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"jaxseq {_version()}")
     commands = {n: (line, loaded_later(f"_{n}", f"add_{n}")) for n, line in COMMANDS.items()}
     parser.add_commands(commands, title="commands")
-    options = parser.parse_args(argv)
     try:
-        status = options.run(options)
-        sys.stdout.flush()  # not at exit, so that a broken pipe is noticed in here
-        return status
+        with _interrupts_raised():
+            options = parser.parse_args(argv)  # imports the command, which takes a while
+            status = options.run(options)
+            sys.stdout.flush()  # not at exit, so that a broken pipe is noticed in here
+            return status
     except BrokenPipeError:
         _forget_output()
         return BROKEN_PIPE
@@ -58,10 +69,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as error:
         return _fail(str(error))
     except MemoryError:  # its own message is empty
-        return _fail("expected enough memory for the data, there is too little")
+        return _fail(NO_MEMORY)
+    except RuntimeError as error:  # of XLA, when it cannot have the memory that it needs
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return _fail(NO_MEMORY)
     except OSError as error:  # a full disk, or a file that may not be read
+        try:
+            sys.stdout.flush()
+        except OSError:  # it was that which could not be written
+            _forget_output()
         place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         return _fail(f"{place}cannot be read or written: {error.strerror or error}")
+
+
+@contextlib.contextmanager
+def _interrupts_raised() -> Iterator[None]:
+    """Inside, Ctrl-C is not lost where Python can only print it.
+
+    That is in callbacks, of garbage collection and of JAX. The command would go on, and end as if
+    nothing had been.
+    """
+    before = sys.unraisablehook
+
+    def again(unraisable: Any) -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            threading.Timer(0.05, _thread.interrupt_main).start()  # after the callback
+        else:
+            before(unraisable)
+
+    sys.unraisablehook = again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _fail(message: str) -> int:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import secrets
-import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import Field, fields
@@ -39,23 +37,26 @@ from jaxseq.cli._files import (
     iter_input,
     iter_words,
     labelled_layout,
+    model_place,
+    name_reader,
     read_corpus,
     read_unlabelled,
     require_columns,
     require_file,
-    require_model_place,
+    require_outside_of_runs,
     require_rereadable,
     rereadable,
     say_replaced,
     shown,
     warn_mixed_schemes,
 )
-from jaxseq.cli._models import BUILT_IN, BY_COLUMNS, choose_templates, usual_templates
+from jaxseq.cli._models import add_templates_option, choose_templates
 from jaxseq.cli._options import (
     WEIGHTS,
     add_corpus_options,
     add_model_settings,
     flag,
+    parse_l2,
     parse_labels,
 )
 from jaxseq.cli._questions import Question, as_task, ask_in_words, labelling_config, read_answers
@@ -85,8 +86,8 @@ def add_learner_options(parser: argparse.ArgumentParser) -> None:
 
     add = parser.add_argument_group("what to ask, and when to stop").add_argument
     summaries = "; ".join(f"{name}: {kind.summary}" for name, kind in STRATEGIES.items())
-    add("--strategy", choices=tuple(STRATEGIES), default="tokens",
-        help=f"what to ask for: {summaries} (tokens)")  # fmt: skip
+    add("--strategy", choices=tuple(STRATEGIES), default="groups",
+        help=f"what to ask for: {summaries} (groups)")  # fmt: skip
     for name, by_strategy in strategy_settings().items():
         about = next(iter(by_strategy.values())).metadata["setting"]
         of = "" if len(by_strategy) == len(STRATEGIES) else f"of {' and '.join(by_strategy)}: "
@@ -110,7 +111,7 @@ def add_learner_options(parser: argparse.ArgumentParser) -> None:
     add("--budget", type=int, metavar="N", help="stop after so many labelled tokens")
     add("--max-rounds", type=int, metavar="N", help="stop after so many rounds")
     add = parser.add_argument_group("training").add_argument
-    add_model_settings(add, "of L-BFGS, a round")
+    add_model_settings(add, "of L-BFGS, a round", asking=True)
     add("--between", type=int, metavar="N", help="iterations of a round after which more is asked, "
         "at most; the last round, and jaxseq active train, have all (all)")  # fmt: skip
     add("--seed", type=int, default=0, metavar="N", help="of random first sentences (0)")
@@ -169,9 +170,7 @@ def templates_for_pool(
     if like is None:
         place = shown(options.pool)
         like = Corpus(place, [], [list(options.labels)], _layout_of_pool(options))
-    columns = like.layout.features
-    name = usual_templates(columns) if options.templates is None else options.templates
-    return choose_templates(name, columns, place), like
+    return choose_templates(options.templates, like.layout.features, place), like
 
 
 def _layout_of_pool(options: argparse.Namespace) -> Layout:
@@ -204,7 +203,7 @@ def read_pool(options: argparse.Namespace, like: Corpus, needed: Sequence[str]) 
     """
     if options.pool_format == "plain":  # words alone: no columns to be named
         place = shown(options.pool)
-        require_columns(needed, [FEATURES[0]], f"the template set {options.templates}", place)
+        require_columns(needed, [FEATURES[0]], name_reader(options.templates), place)
         sentences = [
             Sentence({FEATURES[0]: words}) for words in iter_words(options.pool, options.encoding)
         ]
@@ -255,9 +254,7 @@ def add_start(subparsers: Any) -> None:
         "--train those that it lacks")  # fmt: skip
     add("--dev", metavar="FILE", help="labelled sentences to score every model on")
     add("--out", required=True, metavar="DIR", help="the folder to make")
-    add("--templates", metavar="T", help="a file of templates, jaxseq's or CRF++'s, or one of "
-        f"{', '.join(BUILT_IN)} (of {', '.join(BY_COLUMNS)} the first that the columns "
-        "allow)")  # fmt: skip
+    add_templates_option(add)
     add_corpus_options(parser)
     add_learner_options(parser)
     add("--json", action="store_true", help="report as one JSON object")
@@ -313,11 +310,11 @@ def _start_as_text(report: dict[str, Any], training: list[str]) -> str:
 
 def _require_place(out: Path) -> None:
     """ValueError unless a new folder can be made there."""
-    if Path.cwd().is_relative_to(out.resolve()):
+    if Path.cwd().is_relative_to(os.path.realpath(out)):
         raise ValueError(f"--out: expected a folder to make, got {str(out)!r}, which is in use")
     if out.is_dir() and any(out.iterdir()):
         raise ValueError(f"{out}: expected nothing or an empty folder there, found other files")
-    require_model_place(str(out))
+    require_outside_of_runs(str(out))
 
 
 def _write(
@@ -330,6 +327,7 @@ def _write(
     sources: dict[str, str | None],
 ) -> None:
     """Make the folder, which appears only when all of it is there."""
+    from jaxseq._io import replacing_folder
 
     def words(corpus: Corpus | None) -> list[Sentence]:
         if corpus is None:
@@ -343,14 +341,9 @@ def _write(
     classes = set(labels_to_give or ())
     if train is not None:
         classes |= {label for row in train.labels for label in row if label is not None}
-    # Beside the place, on the same disk, so that moving it there is one step.
-    folder = out.absolute().with_name(f".{out.absolute().name}.{secrets.token_hex(6)}.tmp")
-    try:
+    with replacing_folder(out) as folder:
         learner.begin(corpora.pool, labels, sorted(classes), folder=folder)
         write_corpora(folder, corpora)
-        os.replace(folder, out)  # an empty folder there is replaced
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run_labels(options: argparse.Namespace) -> int:
@@ -461,16 +454,17 @@ def _run_finish(options: argparse.Namespace) -> int:
     options_set = {name: getattr(options, name) for name in CHANGES}
     changes = {name: value for name, value in options_set.items() if value is not None}
     run = looked_at(options.folder)  # without the lock: the run may go on meanwhile
-    require_model_place(options.out)  # before the training, which may take long
-    say_replaced(options.out)
-    with naming_options(changes):
-        tagger = run.learner.refit(**changes)
-    tagger.save(options.out)
+    with model_place(options.out):  # before the training, which may take long
+        say_replaced(options.out)
+        with naming_options(changes):
+            tagger = run.learner.refit(**changes)
+        tagger.save(options.out)
     report = {
         "model": options.out,
         **run.label_counts(),
         "iterations": tagger.n_iter_,
         "objective": float(tagger.loss_),
+        "l2": tagger.l2_,
         "outcome": tagger.outcome_,
         **run.scores(tagger),
     }
@@ -483,7 +477,7 @@ def _finish_as_text(report: dict[str, Any]) -> str:
     by_model = f" and {guessed:,} tokens labelled by the model" if guessed else ""
     lines = [
         f"training  {report['iterations']} iterations on {report['labelled_tokens']:,} labelled "
-        f"tokens{by_model}, objective {report['objective']:.6g}",
+        f"tokens{by_model}, objective {report['objective']:.6g}, l2 {report['l2']:.3g}",
         f"          {report['outcome']}",
         *lines_on_dev(report),
         f"model     {report['model']}",
@@ -493,8 +487,8 @@ def _finish_as_text(report: dict[str, Any]) -> str:
 
 EXAMPLE = """\
 example:
-  jaxseq active start --train few.txt --pool many.txt --dev dev.txt --templates conll2000 \\
-      --scheme IOB2 --count 200 --threshold 0.9 --out run
+  jaxseq active start --train few.txt --pool many.txt --dev dev.txt --scheme IOB2 \\
+      --count 200 --out run
   jaxseq active query run        # writes run/round-001: tasks.json, labels.xml, queries.jsonl
   # Label Studio: a project with labels.xml as its labelling interface; import tasks.json; label;
   # export as JSON or JSON-MIN
@@ -503,7 +497,7 @@ example:
   jaxseq active annotate run              # or label here, in the terminal, one key a label
   jaxseq active labels run --add B-ADJP   # a label that was not thought of at the start
   jaxseq tag --model run/model new.txt    # the model of the last round is one like any other
-  jaxseq active finish run --l2 0.1 --out final  # or one with other settings, of the same labels
+  jaxseq active finish run --l2 auto --out final  # or one with other settings, of the same labels
 
 answers of other programs, JSON lines (a list of labels: one of them is right):
   {"round": 1, "sentence": 17, "position": 4, "label": "B-NP"}
@@ -591,8 +585,10 @@ def add_active(parser: argparse.ArgumentParser) -> None:
     )
     option("--out", required=True, metavar="MODEL", help="the folder to save the model in")
     option("--l1", type=float, metavar="X", help="strength of the l1 penalty")
-    option("--l2", type=float, metavar="X", help="strength of the l2 penalty; a model that asks "
-        "may want a larger one, which makes it less sure")  # fmt: skip
+    option("--l2", type=parse_l2, metavar="X", help="strength of the l2 penalty; a model that asks "
+        "may want a larger one, which makes it less sure (where jaxseq active start has none, one "
+        "that suits the number of labels); auto takes the best of a few in "
+        "5-fold cross-validation on the labels so far")  # fmt: skip
     option("--max-iterations", type=int, metavar="N", help="of L-BFGS")
     option("--weights", choices=WEIGHTS, help="which pairs of attribute and label have a weight")
     option("--cores", type=int, metavar="N", help="threads to train with")

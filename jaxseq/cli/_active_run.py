@@ -9,22 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxseq.metrics import SpanScores, usual_scores
 from jaxseq.text import Sentence
-
-try:
-    import fcntl
-except ImportError:  # not on every system; there nobody is kept out
-    fcntl = None
 
 if TYPE_CHECKING:
     from jaxseq.active import ActiveLearner, Query, Run
@@ -213,20 +207,15 @@ def opened(folder: str) -> Iterator[ActiveRun]:
 
     ValueError when it is no such folder, is not sound, or another process is at work on it.
     """
+    from jaxseq._io import holding
     from jaxseq.active import ActiveLearner
 
     path = _folder(folder)
-    with ExitStack() as at_the_end:
-        if fcntl is not None:
-            # The operating system gives this lock back when the process ends, however it ends.
-            descriptor = os.open(path, os.O_RDONLY)
-            at_the_end.callback(os.close, descriptor)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(
-                    f"{path}: expected to be alone, another jaxseq active command is at work on it"
-                ) from None
+    with holding(path) as is_alone:
+        if not is_alone:
+            raise ValueError(
+                f"{path}: expected to be alone, another jaxseq active command is at work on it"
+            )
         corpora = read_corpora(path)
         yield ActiveRun(path, corpora, ActiveLearner.resume(path, corpora.pool))
 

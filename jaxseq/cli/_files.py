@@ -42,6 +42,9 @@ def require_file(path: Source) -> None:
         raise ValueError(f"{path}: expected a file, there is none")
     if os.path.isdir(path):
         raise ValueError(f"{path}: expected a file, found a folder")
+    mode = os.stat(path).st_mode
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # which may have no end
+        raise ValueError(f"{path}: expected a file or a pipe, found a device")
 
 
 def say_replaced(path: str) -> None:
@@ -61,31 +64,38 @@ def require_rereadable(path: Source, why: str) -> None:
         raise ValueError(f"{path}: expected a regular file, found a pipe or a device; {why}")
 
 
-def require_model_place(path: str) -> None:
-    """ValueError unless a model can be saved there: training may take hours before it is.
-
-    An older model may be there. The folder of a run of active learning is refused: the run is lost
-    without its last model.
-    """
+def require_outside_of_runs(path: str) -> None:
+    """ValueError for a place in a run of active learning, which is lost without its last model."""
     from jaxseq.active import holds_run
-    from jaxseq.taggers import check_replaceable
 
-    place = Path(path)
-    for folder in place.resolve().parents:
+    # Not by `Path.resolve`, for which links that lead in a circle are a RuntimeError.
+    for folder in Path(os.path.realpath(path)).parents:
         if holds_run(folder):
             raise ValueError(
                 f"{path}: expected a place outside of {folder}, which is a run of jaxseq active"
             )
-    check_replaceable(place)
-    folder = place.absolute().parent
-    while not folder.exists():  # saving makes the folders that are missing
-        folder = folder.parent
-    try:  # permissions do not say what a full or a read-only disk does
-        os.rmdir(tempfile.mkdtemp(prefix=f".{place.name}.", dir=folder))
-    except OSError as error:
-        raise ValueError(
-            f"{path}: expected a folder that can be written: {error.strerror}"
-        ) from error
+
+
+@contextmanager
+def model_place(path: str) -> Iterator[None]:
+    """The place of a model, which no other command is to write to meanwhile.
+
+    ValueError unless a model can be saved there: training may take hours before it is.
+    """
+    from jaxseq._io import locked
+    from jaxseq.taggers import check_replaceable
+
+    require_outside_of_runs(path)
+    check_replaceable(Path(path))
+    with ExitStack() as at_the_end:
+        try:  # permissions do not say what a full or a read-only disk does
+            at_the_end.enter_context(locked(path))
+        except OSError as error:
+            raise ValueError(
+                f"{path}: expected a folder that can be written: {error.strerror}"
+            ) from error
+        check_replaceable(Path(path))  # again, as another command may just have ended
+        yield
 
 
 def iter_input(path: Source, encoding: str = "utf-8") -> Iterator[str]:
@@ -267,6 +277,11 @@ def require_columns(needed: Sequence[str], there: Sequence[str], reader: str, pl
             f"{place}: expected a column {missing[0]!r}, since {reader} reads "
             f"{', '.join(needed)}; found {', '.join(there) or 'none'} (--columns names them)"
         )
+
+
+def name_reader(templates: str | None) -> str:
+    """What messages call what reads the columns: the templates, where the user has named some."""
+    return "the model" if templates is None else f"the template set {templates}"
 
 
 def refuse_labels(cells: Iterable[str], labels: set[str], names: Names, place: str) -> None:
@@ -490,9 +505,7 @@ def _unlabelled_blocks(
             place = f"{shown(path)}:{block.line_number(0)}"
             names = names_without_label(len(block.columns), train.layout, place)
             there = [name for name in names if name is not None]
-            templates = options.templates
-            reader = "the model" if templates is None else f"the template set {templates}"
-            require_columns(needed, there, reader, place)
+            require_columns(needed, there, name_reader(options.templates), place)
             if options.columns is None and len(names) > 1 and names[-1] in needed:
                 suspects = {}
         if suspects is not None:

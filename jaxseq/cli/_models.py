@@ -7,13 +7,15 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from jaxseq.cli._files import Corpus, require_columns, require_file
-from jaxseq.cli._options import Names, add_classes_option, add_model_settings
+from jaxseq.cli._options import AUTO, Names, add_classes_option, add_model_settings
 from jaxseq.text import (
     CONLL2000,
     CONLL2003,
+    CONLLU,
     GENE_MENTION,
     TOKEN_IDENTITY,
     Templates,
+    general_templates,
     read_templates,
 )
 
@@ -40,6 +42,12 @@ def add_crf_settings(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of the order of mini-batches, and of folds (0)",
     )
+    add(
+        "--representation",
+        metavar="WORDS",
+        help="what jaxseq represent has learnt of words; the templates get clusters of the word "
+        "and its neighbours more, unless they call them themselves",
+    )
 
 
 def untrained_crf(options: argparse.Namespace, train: Corpus | None) -> CRFTagger:
@@ -52,8 +60,15 @@ def untrained_crf(options: argparse.Namespace, train: Corpus | None) -> CRFTagge
     names = (
         "l1", "l2", "max_iterations", "seed", "weights", "cutoff", "scheme", "algorithm",
         "epochs", "batch_size", "learning_rate", "cores", "checkpoint", "classes",
+        "representation",
     )  # fmt: skip
     settings = {name: getattr(options, name) for name in names}
+    if options.l2 == AUTO:  # chosen when the sentences are read
+        settings["l2"] = None
+    if options.representation is not None:
+        from jaxseq.representations import load_representation
+
+        settings["representation"] = load_representation(options.representation)
     return CRFTagger(templates, **settings, progress=False if options.quiet else None)
 
 
@@ -106,45 +121,50 @@ def untrained_hmm(options: argparse.Namespace, train: Corpus) -> HMMTagger:
 def columns_read(tagger: Any) -> tuple[str, ...]:
     """Names of the columns that an untrained tagger will read."""
     templates = getattr(tagger, "templates", None)
-    return (tagger.column,) if templates is None else templates.columns
+    if templates is None:
+        return (tagger.column,)
+    representation = tagger.representation
+    more = () if representation is None else (representation.column,)
+    return tuple(dict.fromkeys([*templates.columns, *more]))
 
 
-# Templates that the user names: a file, or those of a paper.
+# Templates that the user names: a file, or those of a paper. Without a name they are the general
+# ones, for all columns that there are.
+
+GENERAL = "general"
 
 # Names that need no file; a file of such a name is reached as ``./name``.
-BUILT_IN = {
+OF_PAPERS = {
     "conll2000": CONLL2000,
     "conll2003": CONLL2003,
     "gene": GENE_MENTION,
     "token": TOKEN_IDENTITY,
 }
 
-# The built-in templates in the order in which they are tried, the most demanding first.
-BY_COLUMNS = ("conll2003", "conll2000", "gene", "token")
+BUILT_IN = (GENERAL, *OF_PAPERS)
 
 
-def add_templates_option(add: Any, required: bool = True) -> Any:
+def add_templates_option(add: Any) -> Any:
     return add(
         "--templates",
-        required=required,
         metavar="T",
-        help=f"a file of templates, jaxseq's or CRF++'s, or one of {', '.join(BUILT_IN)}",
+        help=f"a file of templates, jaxseq's or CRF++'s, or one of {', '.join(BUILT_IN)} "
+        f"({GENERAL}: words, their spelling and neighbours, and all other columns)",
     )
 
 
-def usual_templates(columns: Names) -> str:
-    """The name of built-in templates that make the most of the columns, without the label."""
-    fits = (name for name in BY_COLUMNS if set(BUILT_IN[name].columns) <= set(columns))
-    return next(fits, BY_COLUMNS[-1])
-
-
-def choose_templates(name: str, columns: Names, place: str) -> Templates:
+def choose_templates(name: str | None, columns: Names, place: str) -> Templates:
     """The templates of this built-in name, or those in the file of this name.
 
     The columns are those of the training data, without the label; a CRF++ file counts them from 0.
     """
-    if name in BUILT_IN:
-        templates = BUILT_IN[name]
+    there = [column for column in columns if column is not None]
+    if name is None or name == GENERAL:
+        # The annotation of CoNLL-U is what is learnt, now or later: new text has none of it.
+        is_conllu = len(set(there) & set(CONLLU)) >= len(CONLLU) - 1
+        return general_templates(["word"] if is_conllu else there)
+    if name in OF_PAPERS:
+        templates = OF_PAPERS[name]
     else:
         if not os.path.exists(name):
             raise ValueError(
@@ -153,6 +173,5 @@ def choose_templates(name: str, columns: Names, place: str) -> Templates:
         require_file(name)
         # A column that is left out keeps its number, for CRF++, but cannot be read.
         templates = read_templates(name, [column or "-" for column in columns])
-    there = [column for column in columns if column is not None]
     require_columns(templates.columns, there, f"the template set {name}", place)
     return templates

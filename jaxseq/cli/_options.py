@@ -16,6 +16,8 @@ Names = tuple[str | None, ...]
 WEIGHTS = ("mixed", "observed", "dense", "tied")
 
 
+LARGEST = 2**31 - 1  # of whole numbers; no count of anything comes near it
+
 LONGEST_MESSAGE = 1000  # characters; a message may quote a line of a file that is no text
 
 
@@ -42,6 +44,7 @@ class CommandParser(argparse.ArgumentParser):
     ) -> None:
         # An abbreviation would change its meaning with every option that is added.
         super().__init__(allow_abbrev=False, **settings)
+        self.register("type", int, parse_int)
         self._add_options = add_options
         self._default: str | None = None
 
@@ -126,6 +129,15 @@ def require_with(options: argparse.Namespace, names: tuple[str, ...], needed: st
 # Types of arguments. Their errors are argparse's own: it adds the option that they are about.
 
 
+def parse_int(text: str) -> int:
+    """A whole number that has room everywhere, as an argument; what ``type=int`` means."""
+    # Neither ten digits nor thousands, of which int() has an error of its own.
+    value = int(text) if len(text) < 20 else LARGEST + 1
+    if abs(value) > LARGEST:
+        raise argparse.ArgumentTypeError(f"expected at most {LARGEST}, got {text!r:.60}")
+    return value
+
+
 def parse_count(text: str) -> int:
     """A whole number, 1 or more, as an argument."""
     # Nine digits are plenty; int() refuses thousands of them with an error of its own.
@@ -152,6 +164,18 @@ parse_probability = _number_parser("a probability, 0 to 1", lambda value: 0 <= v
 parse_smoothing = _number_parser("a number, more than 0", lambda value: value > 0)
 
 
+AUTO = "auto"
+"""In place of a number: the one that cross-validation chooses."""
+
+
+def parse_l2(text: str) -> float | str:
+    """A number, or ``auto``, as an argument."""
+    try:
+        return AUTO if text == AUTO else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number or auto, got {text!r:.60}") from None
+
+
 def parse_labels(text: str) -> tuple[str, ...]:
     """Different labels separated by commas, as an argument."""
     labels = tuple(label.strip() for label in text.split(","))
@@ -160,6 +184,24 @@ def parse_labels(text: str) -> tuple[str, ...]:
             f"expected different labels separated by commas, such as B-NP,I-NP,O, got {text!r}"
         )
     return labels
+
+
+KINDS = ("clusters", "brown", "states")  # of what can be learnt of words
+
+
+def parse_kinds(text: str) -> tuple[str, ...]:
+    """Different kinds of what can be learnt of words, as an argument."""
+    kinds = tuple(kind.strip() for kind in text.split(","))
+    if not set(kinds) <= set(KINDS) or len(set(kinds)) < len(kinds):
+        raise argparse.ArgumentTypeError(
+            f"expected some of {', '.join(KINDS)}, separated by commas, got {text!r:.60}"
+        )
+    return kinds
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Different whole numbers separated by commas, as an argument."""
+    return tuple(parse_count(part.strip()) for part in text.split(","))
 
 
 def parse_columns(text: str) -> Names:
@@ -263,10 +305,20 @@ def add_corpus_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_model_settings(add: Any, iterations: str) -> None:
-    """Add the settings of a CRF that every command which trains one has."""
+def add_model_settings(add: Any, iterations: str, *, asking: bool = False) -> None:
+    """Add the settings of a CRF that every command which trains one has, if only to ask."""
     add("--l1", type=float, default=0.0, metavar="X", help="strength of the L1 penalty (0)")
-    add("--l2", type=float, default=1.0, metavar="X", help="strength of the L2 penalty (1)")
+    if asking:
+        add("--l2", type=float, metavar="X", help="strength of the L2 penalty, for rounds (1)")
+    else:
+        add(
+            "--l2",
+            type=parse_l2,
+            metavar="X",
+            help="strength of the L2 penalty (1 for 200,000 labelled tokens, in proportion less "
+            "for fewer); auto takes the best of a few in 5-fold cross-validation on the labelled "
+            "sentences",
+        )
     add("--max-iterations", type=int, default=500, metavar="N", help=f"{iterations} (500)")
     add(
         "--weights",

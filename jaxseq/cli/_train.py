@@ -10,8 +10,9 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,20 +23,27 @@ from jaxseq.cli._constraints import columns_of_rules
 from jaxseq.cli._files import (
     STANDARD,
     Corpus,
+    model_place,
     read_corpus,
     read_unlabelled,
-    require_model_place,
     say_replaced,
     warn_mixed_schemes,
 )
 from jaxseq.cli._models import add_templates_option, columns_read
-from jaxseq.cli._options import CommandParser, add_corpus_options, loaded_later, one_line
+from jaxseq.cli._options import (
+    AUTO,
+    CommandParser,
+    add_corpus_options,
+    flag,
+    loaded_later,
+    one_line,
+)
 from jaxseq.metrics import usual_scores
 from jaxseq.text import Sentence
 
 if TYPE_CHECKING:
     from jaxseq.constraints import ConstraintFile
-    from jaxseq.crf import CRFTagger
+    from jaxseq.crf import CRFTagger, CrossValidation
     from jaxseq.expectations import Expectation
     from jaxseq.hmm import HMMTagger
     from jaxseq.parallel import Peers
@@ -46,7 +54,7 @@ FAILED, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses of one of several proc
 FAREWELL_SECONDS = 2.0
 
 # What the names of the files end with that are kept for ``--checkpoint``, after that name.
-CHECKPOINT_PARTS = ("", ".cross-validation", ".entropy-weight")
+CHECKPOINT_PARTS = ("", ".cross-validation")
 
 
 # The methods, each with a module and a line of help.
@@ -108,7 +116,9 @@ def add_training_options(
     add("--cores", type=int, metavar="N", help="threads to train with (all)")
     add("--quiet", action="store_true", help="no progress bar and no report")
     add("--json", action="store_true", help="report as one JSON object")
-    parser.set_defaults(templates=None, unlabelled=None)  # where a method lacks these options
+    parser.set_defaults(
+        templates=None, unlabelled=None, learn_representation=None
+    )  # where a method lacks these options
     return sources
 
 
@@ -173,13 +183,16 @@ ALONE = ("codl crf", "self crf", "self hmm")
 
 def check_process_options(options: argparse.Namespace) -> None:
     """ValueError for what several processes cannot do together."""
+    if getattr(options, "l2", None) == AUTO:
+        raise ValueError("--l2: expected a number in a run of several processes, got auto")
     if options.method in ALONE:
         also = ", or train codl hmm" if options.method == "codl crf" else ""
         raise ValueError(f"train {options.method}: expected in a run of one process only{also}")
     if options.method != "crf":
         return
-    if options.choose_entropy_weight:
-        raise ValueError("--choose-entropy-weight: expected in a run of one process only")
+    for name in ("choose_entropy_weight", "learn_representation"):
+        if getattr(options, name):
+            raise ValueError(f"{flag(name)}: expected in a run of one process only")
     if options.algorithm != "lbfgs" and options.shards is None:
         raise ValueError(
             "--algorithm: expected lbfgs with several processes, unless they train from --shards, "
@@ -280,19 +293,31 @@ def _count(sentences: list[Sentence], peers: Peers) -> dict[str, int]:
     return dict(zip(("sentences", "tokens"), map(sum, zip(*pairs))))
 
 
-def check_places(options: argparse.Namespace, peers: Peers) -> None:
-    """ValueError unless the model and the checkpoint can be written."""
-    if peers.is_first:  # the others write nothing, and may have no such disk
-        require_model_place(options.out)
+@contextmanager
+def places(options: argparse.Namespace, peers: Peers) -> Iterator[None]:
+    """The place of the model, for this command alone; ValueError unless it and the checkpoint can
+    be written."""
+    with ExitStack() as at_the_end:
+        with peers.guard():
+            if peers.is_first:  # the others write nothing, and may have no such disk
+                at_the_end.enter_context(model_place(options.out))
+            _check_checkpoint(options)
+        yield
+
+
+def _check_checkpoint(options: argparse.Namespace) -> None:
     checkpoint = options.checkpoint
     if checkpoint is None:
         return
+    with suppress(FileNotFoundError, NotADirectoryError):
+        os.stat(checkpoint)  # an error for links that lead in a circle, and names that are too long
     if os.path.isdir(checkpoint):
         raise ValueError(f"{checkpoint}: expected a file, found a folder")
     # Saving replaces the folder as a whole, and the checkpoint would go with it.
-    model = Path(options.out).resolve()
+    model = Path(os.path.realpath(options.out))
     for name in (checkpoint + part for part in CHECKPOINT_PARTS):
-        if model in (Path(name).resolve(), *Path(name).resolve().parents):
+        place = Path(os.path.realpath(name))
+        if model in (place, *place.parents):
             raise ValueError(f"{name}: expected a file outside of the model's folder {options.out}")
 
 
@@ -397,7 +422,8 @@ class Trained:
 
     `interrupted` says in words what was done before Ctrl-C, None without one; `method` how
     unlabelled sentences were used, and `lines` the same in words; `seconds` are those of more than
-    the tagger's own training; `predict` labels sentences where the tagger's method does not.
+    the tagger's own training; `predict` labels sentences where the tagger's method does not;
+    `needless` are files that nothing can go on from once the model is saved.
     """
 
     tagger: CRFTagger | HMMTagger
@@ -406,6 +432,7 @@ class Trained:
     lines: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     predict: Callable[[list[Sentence]], list[list[str]]] | None = None
+    needless: Sequence[str] = ()
 
 
 def iterations_before_interrupt(tagger: CRFTagger) -> str | None:
@@ -437,8 +464,11 @@ def run_training(
     """
 
     def train(options: argparse.Namespace, peers: Peers) -> int:
+        with places(options, peers):
+            return train_there(options, peers)
+
+    def train_there(options: argparse.Namespace, peers: Peers) -> int:
         with peers.guard():
-            check_places(options, peers)
             corpus, numbers = read_training(options.train, options, peers)
             tagger = untrained(options, corpus)
             rules = None if read_rules is None else read_rules(options, peers, corpus)
@@ -449,13 +479,63 @@ def run_training(
         if peers.is_first and not options.quiet:
             say_replaced(options.out)
         data = TrainingData(corpus, numbers, unlabelled, rules)
+        taken = {}
+        if options.learn_representation is not None:
+            _learn_words(tagger, [*corpus.sentences, *(unlabelled or [])], options)
+        if getattr(options, "l2", None) == AUTO:
+            taken["choice_of_l2"] = _choose_l2(tagger, corpus, options)
         trained = learn(tagger, data, options, peers)
+        trained = replace(trained, seconds={**trained.seconds, **taken})
         counts = _count(corpus.sentences, peers)
         if unlabelled is not None:
             more = _count(unlabelled, peers)
         return finish(options, peers, dev, trained, counts, more)
 
     return run_in_processes(options, train)
+
+
+def _learn_words(tagger: Any, sentences: list[Sentence], options: argparse.Namespace) -> None:
+    """Give the tagger what its sentences and the unlabelled ones say of words."""
+    from jaxseq.representations import learn_representation
+
+    tagger.representation = learn_representation(
+        sentences,
+        kinds=options.learn_representation,
+        seed=options.seed,
+        progress=tagger.progress,
+    )
+
+
+def _choose_l2(tagger: CRFTagger, train: Corpus, options: argparse.Namespace) -> float:
+    """Set the tagger's l2 by cross-validation, say which it is, and return the seconds it took."""
+    from jaxseq.crf import FOLDS, choose_l2, usual_scoring
+
+    if len(train.sentences) < FOLDS:
+        raise ValueError(
+            f"{train.path}: expected at least {FOLDS} sentences to choose l2 on, found "
+            f"{len(train.sentences)}"
+        )
+    began = time.perf_counter()
+    labels = {label for labels in train.labels for label in labels}
+    by_spans = None not in labels and usual_scoring(map(str, labels)) == "span_f1"
+    choice = choose_l2(
+        tagger, train.sentences, train.labels, seed=options.seed, progress=tagger.progress
+    )
+    tagger.set_params(l2=choice.best)
+    seconds = time.perf_counter() - began
+    if not (options.quiet or options.json):
+        print(score_table("l2", "span F1" if by_spans else "accuracy", choice, seconds), flush=True)
+    return seconds
+
+
+def score_table(title: str, by: str, choice: CrossValidation, seconds: float) -> str:
+    """The mean score of each value in cross-validation, the best one marked."""
+    folds = choice.scores.shape[1]
+    lines = [f"{title:8}  mean {by} in {folds}-fold cross-validation ({seconds:.1f} s)"]
+    for value, mean in zip(choice.values, choice.means):
+        mark = " *" if value == choice.best else ""
+        lines.append(f"          {value:<6g}  {mean:.4f}{mark}")
+    return "\n".join(lines)
 
 
 def finish(
@@ -469,8 +549,10 @@ def finish(
     """Save the model, evaluate and report, by the first process; returns the exit status."""
     from jaxseq.hmm import ImpossibleSentence
 
+    # There is a model after Ctrl-C, but not the one that a script would go on with.
+    status = 0 if trained.interrupted is None else INTERRUPTED
     if not peers.is_first:
-        return 0
+        return status
     # From here on nothing is exchanged: the other processes are done.
     tagger = trained.tagger
     if trained.interrupted is not None:
@@ -478,7 +560,9 @@ def finish(
             f"jaxseq: interrupted after {trained.interrupted}: the best model so far is kept",
             file=sys.stderr,
         )
-    tagger.save(options.out)
+    _save(tagger, options)
+    for path in trained.needless if trained.interrupted is None else ():
+        Path(path).unlink(missing_ok=True)
     if unlabelled is not None:
         unlabelled = {**unlabelled, **(trained.method or {})}
     report, table = _report(trained, counts, unlabelled, options.out), None
@@ -493,7 +577,17 @@ def finish(
     if not options.quiet:
         lines = trained.lines
         print(json.dumps(report, allow_nan=False) if options.json else _text(report, lines, table))
-    return 0
+    return status
+
+
+def _save(tagger: CRFTagger | HMMTagger, options: argparse.Namespace) -> None:
+    try:
+        tagger.save(options.out)
+    except OSError as error:
+        if options.checkpoint is None or not os.path.exists(options.checkpoint):
+            raise
+        reason = f"{error.strerror}; {options.checkpoint} has what was learnt, for the same command"
+        raise OSError(error.errno, reason, options.out) from error
 
 
 def _report(
@@ -507,7 +601,7 @@ def _report(
         seconds["training"] = taken["all"] - taken.get("features", 0.0)
     if hasattr(tagger, "extractor_"):  # a CRF
         size = {"attributes": tagger.extractor_.attribute_count}
-        size["evaluations"] = tagger.n_evaluations_
+        size |= {"evaluations": tagger.n_evaluations_, "l2": tagger.l2_}
     else:
         size = {"words": len(tagger.vocabulary_.words)}
     return {
@@ -531,6 +625,7 @@ def _text(report: dict[str, Any], lines_on_method: list[str], table: str | None)
         for name in ("features", "training")
     )
     loss = "" if report["loss"] is None else f", loss {report['loss']:.6g}"
+    loss += f", l2 {report['l2']:.3g}" if "l2" in report else ""
     title, kind = ("words", "words") if "words" in report else ("features", "attributes")
     lines = [f"read      {report['sentences']:,} sentences, {report['tokens']:,} tokens"]
     if unlabelled is not None:

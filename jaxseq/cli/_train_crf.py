@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from jaxseq.cli._files import Corpus, say_replaced
 from jaxseq.cli._models import add_crf_settings, untrained_crf
-from jaxseq.cli._options import flag, parse_weight, require_with
+from jaxseq.cli._options import AUTO, flag, parse_kinds, parse_weight, require_with
 from jaxseq.cli._train import (
     CHECKPOINT_PARTS,
     Trained,
@@ -22,21 +20,21 @@ from jaxseq.cli._train import (
     add_process_options,
     add_training_options,
     add_unlabelled_options,
-    check_places,
     expectations_from,
     finish,
     iterations_before_interrupt,
+    places,
     read_dev,
     run_in_processes,
     run_training,
+    score_table,
 )
 from jaxseq.text import Sentence
 
 if TYPE_CHECKING:
-    from jaxseq.crf import CRFTagger, EntropyWeights
+    from jaxseq.crf import CRFTagger, CrossValidation
     from jaxseq.expectations import Expectation
     from jaxseq.parallel import Peers
-    from jaxseq.taggers import Notes
 
 FOLDS = 5
 UNLABELLED_OPTIONS = (
@@ -56,8 +54,8 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
     )
     sources = add_training_options(
         parser,
-        "the unfinished search (and of --choose-entropy-weight the scores and the choice, in "
-        "FILE.cross-validation and FILE.entropy-weight)",
+        "the unfinished search (and the scores of --choose-entropy-weight, in "
+        "FILE.cross-validation)",
         "crf",
     )
     add_crf_settings(parser)
@@ -91,7 +89,7 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
         help="how its gradient is computed; all give the same model (mann)",
     )
     add_expectations_option(
-        group, "`none` is for none at all (that labels are about as frequent as in --train)"
+        group, "none is for none at all (that labels are about as frequent as in --train)"
     )
     group.add_argument(
         "--expectation-method",
@@ -99,12 +97,22 @@ def add_crf(parser: argparse.ArgumentParser) -> None:
         help="how expectations are met: by their penalty's gradient, or by learning from the "
         "nearest distribution that meets them (gradient)",
     )
+    group.add_argument(
+        "--learn-representation",
+        type=parse_kinds,
+        metavar="KINDS",
+        help="learn from all sentences which words are alike, in place of --representation: some "
+        "of clusters, brown, states, separated by commas",
+    )
     add_process_options(parser)
     parser.set_defaults(run=_run, method="crf")
 
 
 def _run(options: argparse.Namespace) -> int:
     require_with(options, UNLABELLED_OPTIONS, "--unlabelled FILE")
+    require_with(options, ("learn_representation",), "--unlabelled FILE")
+    if options.learn_representation is not None and options.representation is not None:
+        raise ValueError("--learn-representation: expected no --representation along with it")
     if options.expectation_method == "projection":
         # By the options' own names: the tagger would speak of its arguments.
         for name in ("entropy_weight", "choose_entropy_weight", "checkpoint"):
@@ -139,35 +147,31 @@ def _learn(
     return Trained(tagger, iterations_before_interrupt(tagger))
 
 
-# Entropy regularisation. Cross-validation may take hours, so that what it has found is kept until
-# the training with the chosen weight is over, too.
+# Entropy regularisation. Cross-validation may take hours, so that its scores are kept until the
+# model that was trained with the chosen weight is saved, too.
 
 
 @dataclass(frozen=True)
 class EntropyChoice:
-    """What cross-validation has found; the notes keep it from being made again."""
+    """What cross-validation has found, and the files that keep it from being made again."""
 
-    result: EntropyWeights
+    result: CrossValidation
     scoring: str
     seconds: float
-    notes: Notes
+    files: Sequence[str]
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "scoring": self.scoring,
             "folds": FOLDS,
-            "weights": list(self.result.weights),
+            "weights": list(self.result.values),
             "means": self.result.means.tolist(),
         }
 
     def table(self) -> str:
         """The mean score of each weight, the best one marked."""
         by = {"span_f1": "span F1"}.get(self.scoring, self.scoring)
-        lines = [f"weights   mean {by} in {FOLDS}-fold cross-validation ({self.seconds:.1f} s)"]
-        for weight, mean in zip(self.result.weights, self.result.means):
-            mark = " *" if weight == self.result.best else ""
-            lines.append(f"          {weight:<6g}  {mean:.4f}{mark}")
-        return "\n".join(lines)
+        return score_table("weights", by, self.result, self.seconds)
 
 
 def _choose_weight(
@@ -177,43 +181,29 @@ def _choose_weight(
     options: argparse.Namespace,
     expectations: list[Expectation] | None,
 ) -> EntropyChoice:
-    """Cross-validate, or continue that, or recall what it found if it was over."""
-    from jaxseq.crf import EntropyWeights, choose_entropy_weight, usual_scoring
-    from jaxseq.taggers import Notes, settings_of
+    """Cross-validate, or continue that, or recall its scores if it was over."""
+    from jaxseq.crf import choose_entropy_weight, usual_scoring
 
     began = time.perf_counter()
     scoring = usual_scoring(
         label for labels in train.labels for label in labels if label is not None
     )
-    scores_file = choice_file = None
-    if options.checkpoint is not None:
-        scores_file, choice_file = (options.checkpoint + part for part in CHECKPOINT_PARTS[1:])
-    vocabulary = options.vocabulary or "all"
-    # Anything that a score depends on belongs to the job: notes of another one are refused.
-    settings = settings_of(tagger)
-    job = (settings, scoring, FOLDS, vocabulary, train.sentences, train.labels, unlabelled)
-    job = (*job, repr(expectations))
-    notes = Notes(choice_file, job)
-    kept = notes.load()
-    if kept is not None:
-        result = EntropyWeights(tuple(kept["weights"]), np.array(kept["scores"]))
-    else:
-        result = choose_entropy_weight(
-            tagger,
-            train.sentences,
-            train.labels,
-            unlabelled=unlabelled,
-            expectations=expectations,
-            folds=FOLDS,
-            scoring=scoring,
-            seed=options.seed,
-            entropy_gradient=options.entropy_gradient or "mann",
-            vocabulary=vocabulary,
-            progress=tagger.progress,
-            checkpoint=scores_file,
-        )
-        notes.save({"weights": list(result.weights), "scores": result.scores.tolist()})
-    return EntropyChoice(result, scoring, time.perf_counter() - began, notes)
+    file = None if options.checkpoint is None else options.checkpoint + CHECKPOINT_PARTS[1]
+    result = choose_entropy_weight(
+        tagger,
+        train.sentences,
+        train.labels,
+        unlabelled=unlabelled,
+        expectations=expectations,
+        folds=FOLDS,
+        scoring=scoring,
+        seed=options.seed,
+        entropy_gradient=options.entropy_gradient or "mann",
+        vocabulary=options.vocabulary or "all",
+        progress=tagger.progress,
+        checkpoint=file,
+    )
+    return EntropyChoice(result, scoring, time.perf_counter() - began, [file] if file else [])
 
 
 def _train_with_entropy(
@@ -244,8 +234,6 @@ def _train_with_entropy(
     report: dict[str, Any] = {"method": "entropy", **settings, "expectations": number}
     report["expectation_method"], seconds = method, {}
     if choice is not None:
-        if interrupted is None:  # else the same command continues, with the same choice
-            choice.notes.remove()
         report["cross_validation"] = choice.as_dict()
         seconds["cross_validation"] = choice.seconds
     line = (
@@ -253,13 +241,14 @@ def _train_with_entropy(
     )
     met = "labels about as frequent as in --train" if number is None else f"{number}"
     lines = [line.format(**settings), f"expected  {met}, by {method}"]
-    return Trained(tagger, interrupted, report, lines, seconds)
+    needless = () if choice is None else choice.files
+    return Trained(tagger, interrupted, report, lines, seconds, needless=needless)
 
 
 # Shards: training from a folder of ``jaxseq shard``, which may be larger than memory.
 
 # Options of trainings that hold the corpus.
-NOT_WITH_SHARDS = ("unlabelled", "warm_start")
+NOT_WITH_SHARDS = ("unlabelled", "warm_start", "representation")
 
 
 def _add_shards_options(
@@ -300,6 +289,8 @@ def _check_shards_options(options: argparse.Namespace) -> None:
     for name in NOT_WITH_SHARDS:
         if getattr(options, name) is not None:
             raise ValueError(f"{flag(name)}: expected nothing along with --shards")
+    if options.l2 == AUTO:
+        raise ValueError("--l2: expected a number along with --shards, got auto")
     if options.classes is not None:
         raise ValueError("--classes: expected with jaxseq shard, not along with --shards")
     if options.cutoff != 1:  # it was applied when the shards were written
@@ -312,11 +303,15 @@ def _check_shards_options(options: argparse.Namespace) -> None:
 
 
 def _train_from_shards(options: argparse.Namespace, peers: Peers) -> int:
+    with places(options, peers):
+        return _train_there(options, peers)
+
+
+def _train_there(options: argparse.Namespace, peers: Peers) -> int:
     from jaxseq.parallel import make_mesh
     from jaxseq.shards import read_index, train_from_shards
 
     with peers.guard():
-        check_places(options, peers)
         dev = read_dev(options, peers, None)
     if peers.is_first and not options.quiet:
         say_replaced(options.out)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax.sharding import Mesh
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from jaxseq._io import Fingerprint, SearchStore
@@ -31,6 +30,7 @@ from jaxseq.crf import CRFTagger
 from jaxseq.hmm import HMMTagger, check_own_mesh
 from jaxseq.parallel import PER_PROCESS, Devices
 from jaxseq.taggers import (
+    KeepsSearch,
     Label,
     check_number,
     check_unlabelled,
@@ -157,11 +157,11 @@ class CoDLNotes:
             pairs = sum(int(Fingerprint(pair)) for pair in zip(X, y, strict=True))
             every = np.concatenate([part[1] for part in parts])
             job.add(devices.total(pairs), every[self._order])
-        self._store = SearchStore(path, job, devices)
+        self.store = SearchStore(path, job, devices)
 
     def load(self) -> Kept | None:
         """What the last `save` wrote of this process's sentences; None where there is nothing."""
-        saved = self._store.load()
+        saved = self.store.load()
         if saved is None:
             return None
         lengths, labels, scores, hard = (saved.arrays[name] for name in DTYPES)
@@ -172,7 +172,7 @@ class CoDLNotes:
         self, labelling: Labelling, lengths: np.ndarray, history: list[dict[str, Any]]
     ) -> None:
         """Replace the notes by the labellings of all, of sentences of these lengths."""
-        if self._store.path is None:
+        if self.store.path is None:
             return
         own = (lengths, labelling.labels, labelling.scores, labelling.hard)
         typed = (np.asarray(array, dtype) for array, dtype in zip(own, DTYPES.values()))
@@ -180,14 +180,10 @@ class CoDLNotes:
         lengths, labels, scores, hard = (np.concatenate(each) for each in zip(*parts))
         labels = labels[token_rows(lengths, self._order)]
         ordered = (lengths[self._order], labels, scores[self._order], hard[self._order])
-        self._store.save(history, dict(zip(DTYPES, ordered)))
-
-    def remove(self) -> None:
-        """The job is done."""
-        self._store.remove()
+        self.store.save(history, dict(zip(DTYPES, ordered)))
 
 
-class CoDL(BaseEstimator):
+class CoDL(KeepsSearch):
     r"""Constraint-driven learning: label the unlabelled sentences under constraints, learn, repeat.
 
     .. math::
@@ -338,6 +334,11 @@ class CoDL(BaseEstimator):
             devices.check_same("constraints", fingerprint(self.constraints_))
             labeller = Labeller(self, unlabelled, devices)
             notes = CoDLNotes(self.checkpoint, self._about(), X, y, unlabelled, devices)
+        with notes.store.alone():
+            return self._fit(learner, labeller, notes, devices)
+
+    def _fit(self, learner: Any, labeller: Labeller, notes: CoDLNotes, devices: Devices) -> CoDL:
+        with devices.agreeing():
             kept = notes.load()
         self.tagger_, self.history_ = learner.supervised(), []
         self.outcome_ = Outcome.INTERRUPTED  # until something else ends it
@@ -348,7 +349,7 @@ class CoDL(BaseEstimator):
         with deferred as pressed, progress_bar("CoDL", self.cycles, self.progress) as tick:
             last = self._run_cycles(learner, labeller, notes, devices, pressed, tick, kept)
         if not self.interrupted_:
-            notes.remove()
+            self.tagger_._remove_when_saved(notes.store.of_one_process())
         if last is not None:
             warn_unmet(last.hard, "unlabelled")
         return self

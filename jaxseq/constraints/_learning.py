@@ -293,7 +293,7 @@ class CRFLearner:
     ):
         self._estimator, self._keep, self._sentences = estimator, keep, (X, y)
         tagger = fresh(estimator)
-        self._plan, self._extractor = Plan.from_tagger(tagger), tagger._new_extractor()
+        self._plan, self._extractor = Plan.from_tagger(tagger), tagger._new_extractor(X)
         self._labelled, features = read_both(self._extractor, X, unlabelled, "all")
         if features is None:
             raise ValueError(NO_TOKENS)
@@ -313,14 +313,14 @@ class CRFLearner:
         problem = self._problem(labels, weights)
         once = self._problem(labels[:, :1], (weights.sum(1, keepdims=True) > 0).astype(float))
         spread = _choose_weights(problem, once, self._plan.weights)
-        end = search(problem, self._plan, None, spread)
+        plan = self._plan.scaled(problem.labelled_tokens())
+        end = search(problem, plan, None, spread)
         model = spread.model(end.parameters, self._legal)
         if self._keep is not None:
             model = mix_models(self._carried(first), model, self._keep)
         tagger = fresh(self._estimator)
         tagger._take(model, self.classes, self._extractor)
-        tagger.loss_, tagger.outcome_ = end.loss, end.outcome
-        tagger.n_iter_, tagger.n_evaluations_ = end.iterations, end.evaluations
+        tagger._report(end, plan)
         return tagger
 
     def _carried(self, first: CRFTagger) -> CRF:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import re
 import reprlib
 import tomllib
 from collections.abc import Callable, Sequence
@@ -530,6 +531,10 @@ COMMON_KEYS = ("kind", "name", "penalty", "probability")  # of a constraint of a
 FILE_KEYS = ("scheme", "penalty", "probability", "constraint")
 
 
+LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""")
+"""A key of more parts than any has. For each part, tomllib looks at all those before it."""
+
+
 class Kind(NamedTuple):
     """A kind of constraint that a file can name: its rule and its keys, beside `COMMON_KEYS`."""
 
@@ -682,7 +687,10 @@ def read_constraints(
     if Path(name).suffix.lower() != ".toml":
         raise ValueError(f"{name}: expected a file whose name ends with .toml")
     try:
-        file = Table(name, tomllib.loads(read_text(name)))
+        text = read_text(name)
+        if LONG_KEY.search(text):
+            raise ValueError(f"{name}: expected keys of at most 32 parts, got a longer one")
+        file = Table(name, tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:  # whose text ends with line and column
         raise ValueError(f"{name}: expected TOML, got a mistake: {error}") from None
     except RecursionError:  # tomllib descends once per bracket

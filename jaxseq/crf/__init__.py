@@ -1,6 +1,13 @@
 """Linear-chain conditional random fields: model, objective, search and tagger."""
 
 from jaxseq.crf._crfsuite import import_crfsuite as import_crfsuite
+from jaxseq.crf._cross_validation import FOLDS as FOLDS
+from jaxseq.crf._cross_validation import L2_VALUES as L2_VALUES
+from jaxseq.crf._cross_validation import CrossValidation as CrossValidation
+from jaxseq.crf._cross_validation import choose_entropy_weight as choose_entropy_weight
+from jaxseq.crf._cross_validation import choose_l2 as choose_l2
+from jaxseq.crf._cross_validation import cross_validate as cross_validate
+from jaxseq.crf._cross_validation import usual_scoring as usual_scoring
 from jaxseq.crf._decoding import ScoredSentences as ScoredSentences
 from jaxseq.crf._decoding import best_labels as best_labels
 from jaxseq.crf._decoding import each_chain as each_chain
@@ -9,13 +16,10 @@ from jaxseq.crf._decoding import node_marginals as node_marginals
 from jaxseq.crf._decoding import on_mesh as on_mesh
 from jaxseq.crf._decoding import own_places as own_places
 from jaxseq.crf._decoding import standard_layout as standard_layout
-from jaxseq.crf._entropy_regularisation import EntropyWeights as EntropyWeights
-from jaxseq.crf._entropy_regularisation import choose_entropy_weight as choose_entropy_weight
 from jaxseq.crf._entropy_regularisation import (
     entropy_regularised_gradient as entropy_regularised_gradient,
 )
 from jaxseq.crf._entropy_regularisation import entropy_regularised_loss as entropy_regularised_loss
-from jaxseq.crf._entropy_regularisation import usual_scoring as usual_scoring
 from jaxseq.crf._expectation_gradient import LabelCounts as LabelCounts
 from jaxseq.crf._expectation_gradient import SharePenalty as SharePenalty
 from jaxseq.crf._expectation_gradient import expectation_gradient as expectation_gradient
@@ -75,9 +79,9 @@ from jaxseq.taggers import Legal as Legal
 __all__ = [
     "CRF",
     "CRFTagger",
+    "CrossValidation",
     "EncodedLabels",
     "EntropyGradient",
-    "EntropyWeights",
     "Layout",
     "Legal",
     "Objective",
@@ -87,6 +91,7 @@ __all__ = [
     "Spread",
     "State",
     "choose_entropy_weight",
+    "choose_l2",
     "entropy_regularised_gradient",
     "entropy_regularised_loss",
     "import_crfsuite",

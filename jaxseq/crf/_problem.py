@@ -44,17 +44,23 @@ class Problem:
     unlabelled: TokenFeatures | None = None
     expectations: EncodedExpectations | None = None
 
-    def labelled_tokens(self, devices: Devices) -> float:
-        """How many there are in all processes, each by the weight of its sentence."""
-        lengths, weights = self.features.lengths, self.sentence_weights
-        return float(
-            devices.sum(np.array([lengths.sum() if weights is None else lengths @ weights]))[0]
-        )
-
     def label_counts(self, devices: Devices) -> np.ndarray:
         """How often each label is known in all processes."""
         gold = self.labels.gold
         return devices.sum(np.bincount(gold[gold >= 0], minlength=len(self.classes)))
+
+    def labelled_tokens(self, devices: Devices | None = None) -> float:
+        """How many tokens something is known of, by the weights of their sentences.
+
+        Args:
+            devices: the processes, if there are several: those of all are counted.
+        """
+        known = np.ones(len(self.labels.gold), bool)
+        if self.labels.allowed is not None:
+            known = ~self.labels.allowed.all(1)
+        if self.sentence_weights is not None:
+            known = known * np.repeat(self.sentence_weights, self.features.lengths)
+        return float((devices or Devices.alone()).sum(np.array([known.sum()], np.float64))[0])
 
 
 def encode_problem(

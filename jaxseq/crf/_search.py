@@ -21,7 +21,7 @@ import optax
 from jaxtyping import Array
 
 from jaxseq._io import Before, Fingerprint, SearchStore, Stages
-from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar
+from jaxseq._runtime import Outcome, forget_programs, interrupts_deferred, progress_bar
 from jaxseq.crf import _lbfgs
 from jaxseq.crf._expectation_gradient import SharePenalty
 from jaxseq.crf._objective import ExpectationTerm, Objective
@@ -159,6 +159,7 @@ class Fitted:
     evaluations: int
     loss: float
     seconds: dict[str, float]
+    unsaved: SearchStore | None = None  # of a search that is over: to be removed with a model saved
 
 
 Watch = Callable[[Any], bool]
@@ -223,13 +224,19 @@ def run_stages(
         ask_every: iterations between two times that these ask each other whether to stop.
         stop_at: iterations after which to end, as by Ctrl-C; None for all.
     """
+    forget_programs()
     devices = devices or Devices.alone()
-    kept = Stages(SearchStore(None, "") if store is None else store)
+    store = SearchStore(None, "") if store is None else store
     point, before, seconds = start, Before(), {}
-    state, outcome = None, Outcome.MAX_ITERATIONS
+    state, outcome, unsaved = None, Outcome.MAX_ITERATIONS, None
     total = sum(stage.iterations for stage in stages)
     progress = progress if devices.is_first else False  # one bar, not one per process
-    with progress_bar(title, total, progress) as tick, interrupts_deferred() as pressed:
+    with (
+        store.alone(),
+        progress_bar(title, total, progress) as tick,
+        interrupts_deferred() as pressed,
+    ):
+        kept = Stages(store)
         for number in range(kept.first, len(stages)):
             stage = stages[number]
             # Begun in any case: it compiles what is needed, and the state on disk is put in the
@@ -250,7 +257,9 @@ def run_stages(
                     asked_to_stop = devices.any(pressed())
                 return asked_to_stop
 
-            if stop_at is None or before.iterations + state.iteration < stop_at:
+            if kept.outcome is not None:
+                outcome = Outcome(kept.outcome)  # an earlier call has come to the end
+            elif stop_at is None or before.iterations + state.iteration < stop_at:
                 state, outcome = stage.run(state, watch)
                 if outcome is Outcome.INTERRUPTED and not (asked_to_stop or devices.is_alone):
                     # In the middle of an iteration, and of this process alone: the others wait for
@@ -260,8 +269,8 @@ def run_stages(
                 outcome = Outcome.INTERRUPTED  # an earlier call has come as far
             seconds = {k: seconds.get(k, 0.0) + v for k, v in stage.seconds.items()}
             goes_on = number + 1 < len(stages) or stage.can_go_on(state, outcome)
-            intact = state if stage.is_exact(state) else None
-            kept.finish(number, intact, before, over=not goes_on)
+            over = None if goes_on else outcome
+            unsaved = kept.finish(number, state, before, over, exact=stage.is_exact(state))
             # The next stage begins where this one ended, with counts that go on.
             evaluations = before.evaluations + stage.evaluations(state)
             point = state.parameters
@@ -270,7 +279,7 @@ def run_stages(
                 break
     assert state is not None, "expected at least one stage"
     loss = state.values[-1] if state.values else float("nan")
-    return Fitted(point, outcome, before.iterations, before.evaluations, loss, seconds)
+    return Fitted(point, outcome, before.iterations, before.evaluations, loss, seconds, unsaved)
 
 
 def check_possible(loss: float) -> None:

@@ -15,7 +15,7 @@ from jaxseq._runtime import usable_cores
 from jaxseq.crf._lbfgs import Settings
 from jaxseq.crf._parameters import WeightSet
 from jaxseq.crf._score_gradient import BY_ROW, EntropyGradient
-from jaxseq.taggers import check_classes, check_number
+from jaxseq.taggers import MAX_CORES, check_classes, check_number
 
 if TYPE_CHECKING:
     from jaxseq.crf._tagger import CRFTagger
@@ -38,6 +38,13 @@ AT_LEAST = {
 }
 """Parameters that are whole numbers, and the least of each."""
 
+SMALLEST_L2, LARGEST_L2 = 0.001, 1.0
+TOKENS_OF_LARGEST_L2 = 200_000
+"""The l2 of a training where none is set is in proportion to the number of labelled tokens: the
+likelihood is a sum over tokens, so that a constant l2 is stronger the fewer there are. Below the
+smallest one nothing is gained, and the search takes longer. Chosen on parts of training data: see
+``python -m experiments bench defaults``."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -47,6 +54,7 @@ class Plan:
     algorithm: str
     settings: Settings
     l2: float
+    l2_is_set: bool
     epochs: int
     batch_size: int
     learning_rate: float
@@ -64,13 +72,14 @@ class Plan:
         if rate is None:
             rate = LEARNING_RATES.get(tagger.algorithm, 0.0)
         # Each parameter once, with the message that names it; what follows takes them as they are.
-        reals = {name: getattr(tagger, name) for name in ("l1", "l2", "tolerance")}
+        l2 = LARGEST_L2 if tagger.l2 is None else tagger.l2
+        reals = {"l1": tagger.l1, "l2": l2, "tolerance": tagger.tolerance}
         for name, value in {**reals, "learning_rate": rate}.items():
             check_number(name, value, 0, numbers.Real)
         for name, low in AT_LEAST.items():
             check_number(name, getattr(tagger, name), low, numbers.Integral)
         if tagger.cores is not None:
-            check_number("cores", tagger.cores, 1, numbers.Integral)
+            check_number("cores", tagger.cores, 1, numbers.Integral, MAX_CORES)
         if not isinstance(tagger.checkpoint, str | os.PathLike | None):
             raise ValueError(f"checkpoint: expected a path or None, got {tagger.checkpoint!r:.60}")
         check_classes(tagger.classes)
@@ -85,7 +94,7 @@ class Plan:
             )
         most = float(np.finfo(tagger.dtype).max)
         for name in ("l1", "l2"):  # above it they would be infinite, and 0 times them NaN
-            if (value := getattr(tagger, name)) > most:
+            if (value := reals[name]) > most:
                 raise ValueError(
                     f"{name}: expected at most {most:.3g}, the largest number of {tagger.dtype}, "
                     f"got {value}"
@@ -100,7 +109,8 @@ class Plan:
             weights=cast(WeightSet, tagger.weights),
             algorithm=tagger.algorithm,
             settings=settings,
-            l2=float(tagger.l2),
+            l2=float(l2),
+            l2_is_set=tagger.l2 is not None,
             epochs=int(tagger.epochs),
             batch_size=int(tagger.batch_size),
             learning_rate=float(rate),
@@ -111,6 +121,13 @@ class Plan:
             checkpoint_every=int(tagger.checkpoint_every),
             dtype=tagger.dtype,
         )
+
+    def scaled(self, tokens: float) -> Plan:
+        """The plan for so many labelled tokens: with an l2 to suit them, unless one is set."""
+        if self.l2_is_set:
+            return self
+        l2 = LARGEST_L2 * tokens / TOKENS_OF_LARGEST_L2
+        return replace(self, l2=min(max(l2, SMALLEST_L2), LARGEST_L2))
 
 
 ExpectationMethod = Literal["gradient", "projection"]
@@ -171,10 +188,14 @@ class EntropyTerm:
 
     def pieces(self, iterations: int) -> list[tuple[float, int]]:
         """The schedule as (γ, iterations) of a search of so many, equal neighbours as one."""
+        if not callable(
+            self.weight
+        ):  # whatever the number of iterations, of which there may be many
+            return [(self.at(0), iterations)] if iterations else []
         pieces: list[tuple[float, int]] = []
         for start in range(0, iterations, ANNEAL_EVERY):
             weight, count = self.at(start), min(ANNEAL_EVERY, iterations - start)
-            # A constant must be one stage: each begins with an empty memory of curvature.
+            # Equals must be one stage: each begins with an empty memory of curvature.
             if pieces and pieces[-1][0] == weight:
                 pieces[-1] = (weight, pieces[-1][1] + count)
             else:

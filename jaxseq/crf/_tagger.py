@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import Mesh
 from sklearn.utils.validation import check_is_fitted
 
+from jaxseq._runtime import forget_programs
 from jaxseq.crf._decoding import ScoredSentences, best_labels
 from jaxseq.crf._model import CRF
 from jaxseq.crf._parameters import WeightSet, carry_over, make_spread
@@ -44,6 +45,7 @@ from jaxseq.taggers import (
     warn_of_drift,
 )
 from jaxseq.text import (
+    GENERAL,
     DictExtractor,
     FeatureExtractor,
     TemplateExtractor,
@@ -52,6 +54,7 @@ from jaxseq.text import (
     extractor_from_state,
     find_representation,
     read_corpus,
+    tokens_are_attributes,
 )
 
 
@@ -64,10 +67,13 @@ class CRFTagger(SequenceTagger):
     unlabelled sentences, γ times the entropy of the model on them is added; see `fit`.
 
     Args:
-        templates: how sentences become attributes: a `jaxseq.text.Templates`, a list of template
-            strings, or None when sentences come with their attributes (see `fit`).
+        templates: how sentences become attributes: a `jaxseq.text.Templates` or a list of template
+            strings. None takes `jaxseq.text.GENERAL`, which reads the words alone (any other column
+            may be what is to be learnt; `jaxseq.text.general_templates` is for more of them);
+            tokens that come with their attributes (see `fit`) keep those.
         l1: strength of the penalty on absolute values.
-        l2: strength of the penalty on squares.
+        l2: strength of the penalty on squares; None takes 5e-6 for each labelled token, at least
+            0.001 and at most 1. `jaxseq.choose_l2` finds one by cross-validation.
         max_iterations: of L-BFGS, at most.
         seed: of the order of mini-batches. L-BFGS draws no random numbers.
         weights: which pairs of attribute and label have a weight: ``"observed"``, those that occur
@@ -93,8 +99,10 @@ class CRFTagger(SequenceTagger):
         progress: show a progress bar; None shows it on a terminal.
         checkpoint: a file to keep the unfinished search in, every `checkpoint_every` iterations (or
             every epoch), and when it ends early. If the file is there when `fit` starts, the search
-            goes on from it, with the same result as if it had never stopped. It is removed when
-            the search is over. It may go on with other cores, devices and processes.
+            goes on from it, with the same result as if it had never stopped; a search that was
+            over gives its model again. `save` removes it. It may go on with other cores, devices
+            and processes. Clones of the tagger have none: the folds of a cross-validation would
+            share it.
         dtype: ``"float32"``, or ``"float64"`` where JAX has 64-bit numbers switched on.
         representation: what was learnt of words from text without labels, of
             `jaxseq.representations.learn_representation`, or its file. Unless `templates` call it
@@ -106,6 +114,7 @@ class CRFTagger(SequenceTagger):
         classes_: the labels, sorted.
         model_: the `jaxseq.CRF`.
         extractor_: the features.
+        l2_: the l2 that was trained with.
         loss_: the objective reached (by mini-batches: the loss summed over the last epoch, without
             penalties).
         n_iter_: iterations, those of the supervised start included.
@@ -128,6 +137,7 @@ class CRFTagger(SequenceTagger):
 
     model_: CRF
     _TRAINING: ClassVar = {
+        "l2": "l2_",
         "loss": "loss_",
         "outcome": "outcome_",
         "iterations": "n_iter_",
@@ -139,7 +149,7 @@ class CRFTagger(SequenceTagger):
         templates: Templates | Sequence[str] | None = None,
         *,
         l1: float = 0.0,
-        l2: float = 1.0,
+        l2: float | None = None,
         max_iterations: int = 500,
         seed: int = 0,
         weights: WeightSet = "mixed",
@@ -213,8 +223,8 @@ class CRFTagger(SequenceTagger):
         search starts from the optimum without U.
 
         Args:
-            X: sentences. With templates: `jaxseq.text.Sentence`, mappings from column to strings,
-                or lists of words. Without: lists of tokens, each a dict or list of features, as
+            X: sentences: `jaxseq.text.Sentence`, mappings from column to strings, or lists of
+                words. Without templates also lists of tokens, each a dict or list of features, as
                 for sklearn-crfsuite.
             y: for every sentence its labels; one may be a set of possible labels, or None.
             unlabelled: more sentences, of which no labels are known. One that `scheme` gives no
@@ -301,8 +311,8 @@ class CRFTagger(SequenceTagger):
                 )
             if unlabelled is not None:
                 unlabelled = check_unlabelled(unlabelled)
-            extractor = self._new_extractor()
             X = list(check_sentences(X))
+            extractor = self._new_extractor(X, devices)
             _check_coverage(extractor, X)
             reading = time.perf_counter()
             features, other_features = read_both(
@@ -325,13 +335,13 @@ class CRFTagger(SequenceTagger):
                 sample_weight=sample_weight,
                 devices=devices,
             )
+            labelled_tokens = problem.labelled_tokens(devices)
             if unlabelled is not None and problem.unlabelled is not None:
-                tokens = devices.total(int(problem.unlabelled.lengths.sum()))
-                known = problem.labelled_tokens(devices)
-                term = term.scaled(known / tokens) if normalise_entropy else term
-                term = replace(term, projection=known / tokens) if projects else term
+                ratio = labelled_tokens / devices.total(int(problem.unlabelled.lengths.sum()))
+                term = term.scaled(ratio) if normalise_entropy else term
+                term = replace(term, projection=ratio) if projects else term
                 if usual:
-                    expectations = self._usual_expectations(problem, known, devices)
+                    expectations = self._usual_expectations(problem, labelled_tokens, devices)
                 if expectations:
                     encoded = encode_expectations(
                         expectations,
@@ -342,6 +352,7 @@ class CRFTagger(SequenceTagger):
                         devices=devices,
                     )
                     problem = replace(problem, expectations=encoded)
+            plan = plan.scaled(labelled_tokens)
             spread = make_spread(problem, plan.weights, devices)
             start = None
             if warm_start_from is not None:
@@ -361,7 +372,7 @@ class CRFTagger(SequenceTagger):
                 start = spread.parameters(model)
         fitted = search(problem, plan, start, spread, term, devices)
         self._take(spread.model(fitted.parameters, problem.legal), problem.classes, extractor)
-        self._report(fitted)
+        self._report(fitted, plan)
         if problem.unlabelled is not None:
             predicted = best_labels(self.model_, problem.unlabelled)
             counts = np.bincount(predicted[predicted >= 0], minlength=len(problem.classes))
@@ -385,28 +396,32 @@ class CRFTagger(SequenceTagger):
         self.model_, self.extractor_ = model, extractor
         self.classes_ = np.array(classes, dtype=object)
 
-    def _report(self, fitted: Fitted) -> None:
+    def _report(self, fitted: Fitted, plan: Plan) -> None:
         """How the search went."""
+        self.l2_ = plan.l2
         self.loss_, self.outcome_ = fitted.loss, fitted.outcome
         self.n_iter_, self.n_evaluations_ = fitted.iterations, fitted.evaluations
+        self._remove_when_saved(fitted.unsaved)
 
     def _learns_transitions(self) -> bool:
         return not isinstance(self.templates, Templates) or self.templates.transitions
 
-    def _new_extractor(self) -> FeatureExtractor:
+    def _new_extractor(self, X: list[Any], devices: Devices | None = None) -> FeatureExtractor:
+        """What makes features of sentences such as these."""
         representation = find_representation(self.representation)
-        if self.templates is None:
+        templates = GENERAL if self.templates is None else self.templates
+        # One process may have no sentences to tell by.
+        if self.templates is None and (devices or Devices.alone()).any(tokens_are_attributes(X)):
             if representation is not None:
                 raise ValueError(
                     "representation: expected none where sentences come with their attributes"
                 )
             return DictExtractor(cutoff=self.cutoff)
-        if isinstance(self.templates, str) or not isinstance(self.templates, Templates | Sequence):
+        if isinstance(templates, str) or not isinstance(templates, Templates | Sequence):
             raise ValueError(
                 f"templates: expected a list of templates, a Templates or None, got "
-                f"{self.templates!r:.60}"
+                f"{templates!r:.60}"
             )
-        templates = self.templates
         if representation is not None:
             templates = templates if isinstance(templates, Templates) else Templates(templates)
             if not templates.need_representation:
@@ -417,6 +432,7 @@ class CRFTagger(SequenceTagger):
 
     def _scored(self, X: Iterable[Any]) -> ScoredSentences:
         check_is_fitted(self, "model_")
+        forget_programs()
         sentences = list(check_sentences(X))  # read twice: for features, and by constraints
         return ScoredSentences(self.model_, self.extractor_.transform(sentences), sentences)
 

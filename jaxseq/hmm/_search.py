@@ -19,7 +19,13 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jaxseq._io import Before, Fingerprint, SearchStore, Stages
-from jaxseq._runtime import Outcome, interrupts_deferred, progress_bar, usable_cores
+from jaxseq._runtime import (
+    Outcome,
+    forget_programs,
+    interrupts_deferred,
+    progress_bar,
+    usable_cores,
+)
 from jaxseq.crf import (
     CRF,
     ExpectationTerm,
@@ -39,6 +45,7 @@ from jaxseq.hmm._em import EMOperator, EMState, Evaluation, Smoothing, iterate_e
 from jaxseq.hmm._model import HMM, Multinomials
 from jaxseq.parallel import Devices, check_mesh, mesh_peers, spans_processes
 from jaxseq.taggers import (
+    MAX_CORES,
     Label,
     check_classes,
     check_labels,
@@ -138,7 +145,7 @@ def check_hmm_settings(tagger: HMMTagger) -> None:
     for name, low in {"unknown_below": 1, "max_iterations": 0, "checkpoint_every": 1}.items():
         check_number(name, getattr(tagger, name), low, numbers.Integral)
     if tagger.cores is not None:
-        check_number("cores", tagger.cores, 1, numbers.Integral)
+        check_number("cores", tagger.cores, 1, numbers.Integral, MAX_CORES)
     check_balance("weight", tagger.weight)
     for name, among in CHOICES.items():
         if getattr(tagger, name) not in among:
@@ -332,6 +339,7 @@ class HMMFitted(NamedTuple):
     log_likelihood: float | None  # of the unlabelled (in hard EM, with their best labels), if any
     iterations: int  # of all stages
     outcome: Outcome
+    unsaved: SearchStore | None = None  # of a search that is over: to be removed with a model saved
 
 
 def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFitted:
@@ -340,6 +348,7 @@ def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFit
 
     On a mesh of several processes, the data are those of this one, and all call this together.
     """
+    forget_programs()
     # Of all processes: where labels are missing in one, all need the first stage.
     known = all(mesh_peers(plan.mesh).exchange(data.labelled.is_labelled))
     stages = _stages(data, plan, known or start is not None)
@@ -348,10 +357,15 @@ def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFit
         return _counted(begun, data, plan)
     devices = Devices.from_mesh(plan.mesh)
     digest = lambda: hmm_fingerprint(data, plan, start, devices)  # noqa: E731
-    kept = Stages(SearchStore(plan.checkpoint, digest, devices))
+    store = SearchStore(plan.checkpoint, digest, devices)
     fitted, before = None, Before()
     total = plan.max_iterations * len(stages)
-    with progress_bar("EM", total, plan.progress) as tick, interrupts_deferred() as pressed:
+    with (
+        store.alone(),
+        progress_bar("EM", total, plan.progress) as tick,
+        interrupts_deferred() as pressed,
+    ):
+        kept = Stages(store)
         for number in range(kept.first, len(stages)):
             operator, model = stages[number], begun if fitted is None else fitted.model
             state, before = kept.resume(number, EMState(model.probabilities), before)
@@ -367,11 +381,14 @@ def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFit
                 if state.iteration % plan.checkpoint_every == 0:
                     kept.keep(number, state, before)
 
-            limits = plan.max_iterations, plan.tolerance
-            state, now, outcome = iterate_em(operator, state, *limits, watch, pressed, keep)
+            if kept.outcome is not None:  # an earlier call has come to the end
+                now, outcome = operator(state.parameters), Outcome(kept.outcome)
+            else:
+                limits = plan.max_iterations, plan.tolerance
+                state, now, outcome = iterate_em(operator, state, *limits, watch, pressed, keep)
             goes_on = number + 1 < len(stages)
             goes_on |= outcome in (Outcome.INTERRUPTED, Outcome.MAX_ITERATIONS)
-            kept.finish(number, state, before, over=not goes_on)
+            unsaved = kept.finish(number, state, before, None if goes_on else outcome)
             fitted = HMMFitted(
                 HMM(*state.parameters, unknown=model.unknown),
                 state.parameters,
@@ -379,6 +396,7 @@ def search_hmm(data: HMMData, plan: HMMPlan, start: HMM | None = None) -> HMMFit
                 None if operator.unlabelled is None else now.log_likelihood,
                 before.iterations + state.iteration,
                 outcome,
+                unsaved,
             )
             before = Before(fitted.iterations)
             if outcome is Outcome.INTERRUPTED:

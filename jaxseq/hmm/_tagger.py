@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh
 from sklearn.utils.validation import check_is_fitted
 
-from jaxseq._runtime import Outcome, progress_bar
+from jaxseq._runtime import Outcome, forget_programs, progress_bar
 from jaxseq.crf import ScoredSentences, best_labels
 from jaxseq.expectations import Expectation, check_expectations
 from jaxseq.hmm._corpus import WordVocabulary
@@ -246,11 +246,13 @@ class HMMTagger(SequenceTagger):
         self.objectives_, self.loss_ = found.objectives, -found.objectives[-1]
         self.log_likelihood_, self.outcome_ = found.log_likelihood, found.outcome
         self.n_iter_ = found.iterations
+        self._remove_when_saved(found.unsaved)
 
     # ---------------------------------------------------------------------------- prediction
 
     def _scored(self, X: Iterable[Any]) -> ScoredSentences:
         check_is_fitted(self, "model_")
+        forget_programs()
         sentences = list(check_sentences(X))  # read twice: for words, and by constraints
         words, lengths = read_words(sentences, self.column)
         features = word_features(word_numbers(words, self.vocabulary_), lengths)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from jaxseq._runtime import interrupts_deferred, progress_bar
+from jaxseq._runtime import forget_programs, interrupts_deferred, progress_bar
 from jaxseq.homotopy._linear import Leading, Seen, linearise_flat, one_thread, solve_bordered
 from jaxseq.homotopy._path import (
     Event,
@@ -519,6 +519,7 @@ def follow_path(
         Haffari & Sarkar 2008, algorithm 1; Allgower & Georg, Introduction to numerical
         continuation methods, SIAM 2003, chapters 2, 6 and 7.
     """
+    forget_programs()
     check_settings(settings, problem.dtype)
     solver = Solver(problem, settings)
     if start is None and checkpoint is not None and os.path.exists(checkpoint):

@@ -36,6 +36,8 @@ VARIANTS = {
 """Flags for processors that are not the compiler's own, in the order of `processor.cc`. All but the
 first are for x86-64; NEON belongs to the baseline of arm64."""
 COMPILERS = ("c++", "g++", "clang++")
+MORE_FLAGS = "JAXSEQ_CXXFLAGS"
+"""Variable for flags that come last, and so win: those of sanitizers, for instance."""
 FLAGS = (
     "-std=gnu++17", "-O3", "-fPIC", "-shared", "-pthread",
     "-ffp-contract=fast",  # a·b + c in one instruction
@@ -61,16 +63,22 @@ def find_compiler() -> tuple[str, ...]:
     """The command of a C++ compiler: what CXX says, with its options, or the first found."""
     if os.name != "posix":
         raise CannotBuild("for Linux and macOS alone")
-    try:
-        named = shlex.split(os.environ.get("CXX", ""))
-    except ValueError as error:
-        raise CannotBuild(f"CXX: expected a command, got {os.environ['CXX']!r}: {error}") from None
+    named = _split_variable("CXX", "a command")
     for name in named[:1] or COMPILERS:
         if path := shutil.which(name):
             return path, *named[1:]
     if named:
         raise CannotBuild(f"CXX: expected a command that can be found, got {named[0]!r}")
     raise CannotBuild(f"no C++ compiler ({', '.join(COMPILERS)}, or the variable CXX)")
+
+
+def _split_variable(name: str, expected: str) -> tuple[str, ...]:
+    """The words of a variable, as a shell would split them."""
+    try:
+        return tuple(shlex.split(os.environ.get(name, "")))
+    except ValueError as error:
+        got = f"got {os.environ[name]!r}: {error}"
+        raise CannotBuild(f"{name}: expected {expected}, {got}") from None
 
 
 @cache
@@ -91,7 +99,8 @@ def checksum(library: str, *more: bytes) -> str:
     content = hashlib.sha256()
     for source in (*sorted(_HERE.glob("*.h")), _HERE / LIBRARIES[library][0]):
         content.update(source.read_bytes())
-    for part in (repr((LIBRARIES[library], FLAGS, sys.platform)).encode(), *more):
+    flags = (LIBRARIES[library], FLAGS, _split_variable(MORE_FLAGS, "flags"), sys.platform)
+    for part in (repr(flags).encode(), *more):
         content.update(part)
     return content.hexdigest()[:24]
 
@@ -106,7 +115,8 @@ def compile_library(compiler: tuple[str, ...], library: str, flags: tuple[str, .
     # In a folder that nobody else can write to, whatever the folder is in which it will be kept.
     with tempfile.TemporaryDirectory(prefix="jaxseq-") as folder:
         output = Path(folder, f"{library}.so")
-        options = (*FLAGS, *flags, *defined, "-o", str(output), str(_HERE / source), "-lm")
+        options = (*FLAGS, *flags, *defined, *_split_variable(MORE_FLAGS, "flags"))
+        options = (*options, "-o", str(output), str(_HERE / source), "-lm")
         code, _, said = _run((*compiler, *options), f"compile {library}")
         if code:
             lines = [line for line in said.splitlines() if line.strip()] or ["no message"]

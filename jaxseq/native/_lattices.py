@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxseq.native._compiler import CannotBuild
-from jaxseq.native._loader import Library, load_library, warn_of_loss
+from jaxseq.native._loader import load_library, warn_of_loss
 
 REALS = {"float32": "float", "float64": "double"}
 LANES_BYTES = 64  # of a vector register, in which every number belongs to another row
@@ -25,10 +25,6 @@ BUFFERS = {"forward": 2, "marginals": 3, "entropy": 5}  # numbers kept per label
 _registered: set[str] = set()
 
 
-def _load_lattices(dtype: str, watched: bool) -> Library:
-    return load_library(f"lattice-{REALS[dtype]}{'' if watched else '-unwatched'}")
-
-
 @cache
 def _register(quantity: str, dtype: str, watched: bool) -> str:
     """The name by which XLA knows a function.
@@ -36,7 +32,7 @@ def _register(quantity: str, dtype: str, watched: bool) -> str:
     Raises:
         CannotBuild: where it cannot be had.
     """
-    library = _load_lattices(dtype, watched)
+    library = load_library(f"lattice-{REALS[dtype]}{'' if watched else '-unwatched'}")
     function = getattr(library.functions, f"jaxseq_{quantity}_xla")
     # Under one name XLA knows one function for good, and it must be the same in every process, as
     # compiled programs are kept by it.
@@ -62,7 +58,7 @@ def why_not(dtype: str = "float32") -> str | None:
     if jax.default_backend() != "cpu":
         return "for CPUs alone"
     try:
-        _load_lattices(dtype, True)
+        _register("forward", dtype, True)
     except CannotBuild as error:
         return str(error)
     return None

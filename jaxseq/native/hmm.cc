@@ -1,5 +1,5 @@
 // Expected counts of hidden Markov models, and products with their Jacobian where transitions do not
-// move, from probabilities to counts. The mathematics is in jaxseq/learn/_em_native.py.
+// move, from probabilities to counts. The mathematics is in jaxseq/hmm/_native.py.
 //
 // Sequences lie in groups of WIDTH, each in a lane of its own, of about one length and with their
 // ends in one slot: what is before a beginning has the word num_words, whose rows of all tables are

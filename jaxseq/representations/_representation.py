@@ -206,13 +206,14 @@ class Representation:
 
         The same representation gives the same bytes.
         """
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save as to_bytes
 
         meta, arrays = self.to_state()
         # One entry: safetensors writes several in another order each time.
         metadata = {FORMAT: _as_json({"sha256": self.digest, "about": meta})}
         with replacing(path) as temporary:
-            save_file({n: np.ascontiguousarray(a) for n, a in arrays.items()}, temporary, metadata)
+            in_rows = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+            temporary.write_bytes(to_bytes(in_rows, metadata))
 
 
 def load_representation(path: str | os.PathLike[str]) -> Representation:

@@ -13,8 +13,6 @@ import itertools
 import json
 import math
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -23,10 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from jaxseq._io import replacing_folder
 from jaxseq.crf import EncodedLabels, without_gaps
 from jaxseq.lattice import pack_lengths
 from jaxseq.taggers import Label, check_classes, check_labels, encode_labels, find_classes
 from jaxseq.text import (
+    GENERAL,
     DictExtractor,
     FeatureExtractor,
     SharedCorpus,
@@ -35,6 +35,7 @@ from jaxseq.text import (
     TokenFeatures,
     extractor_from_state,
     sum_counts,
+    tokens_are_attributes,
 )
 
 FORMAT, VERSION = "jaxseq shards", 1
@@ -436,7 +437,7 @@ def write_shards(
     The numbers of attributes are those that `CRFTagger.fit` would give them on the whole corpus.
 
     Args:
-        read: gives the sentences with their labels, as `CRFTagger.fit` takes them; called three
+        read: gives the sentences with their labels, as `CRFTagger.fit` takes them; called a few
             times, and has to give the same each time.
         folder: that does not exist yet, or is empty; it appears when it is complete.
         templates: as in `CRFTagger`.
@@ -468,18 +469,13 @@ def write_shards(
     check_classes(classes)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ValueError(f"{folder}: expected nothing there, or an empty folder")
+    if templates is None:
+        templates = None if tokens_are_attributes(s for s, _ in read()) else GENERAL
     new_extractor = partial(DictExtractor, cutoff=cutoff)
     if templates is not None:
         new_extractor = partial(TemplateExtractor, templates, cutoff=cutoff)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
-    try:
-        new = temporary / "new"
-        new.mkdir(mode=0o755)
+    with replacing_folder(place) as new:
         _Writer(lambda: _parts(read(), shard_tokens), new, new_extractor, classes).write()
-        os.replace(new, place)  # in one step, also onto an empty folder
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return place
 
 

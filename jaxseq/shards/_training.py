@@ -377,6 +377,7 @@ def train_from_shards(
             own=[0] if mesh is None else own_rows(mesh),
         )
         _check_alike(tagger, corpus, stop_after, devices)
+        plan = plan.scaled(float(corpus.index.tokens))
         chosen = corpus.classes if tagger.classes is None else sorted(set(tagger.classes))
         if chosen != corpus.classes:
             raise ValueError(
@@ -405,7 +406,7 @@ def train_from_shards(
         stop_at=stop_after,
     )
     tagger._take(spread.model(off_mesh(fitted.parameters), legal), corpus.classes, extractor)
-    tagger._report(fitted)
+    tagger._report(fitted, plan)
     tagger.seconds_ = {"all": time.perf_counter() - began}
     return tagger
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from jaxseq._io import plain_text as _plain_text
 from jaxseq._lazy import lazy_names as _lazy_names
+from jaxseq.taggers._labels import MAX_CORES as MAX_CORES
 from jaxseq.taggers._labels import UNKNOWN as UNKNOWN
 from jaxseq.taggers._labels import EncodedLabels as EncodedLabels
 from jaxseq.taggers._labels import Label as Label
@@ -22,16 +23,17 @@ from jaxseq.taggers._labels import warn_of_drift as warn_of_drift
 
 if _TYPE_CHECKING:
     from jaxseq.taggers._base import Decodable as Decodable
+    from jaxseq.taggers._base import KeepsSearch as KeepsSearch
     from jaxseq.taggers._base import SequenceTagger as SequenceTagger
     from jaxseq.taggers._base import split_by_sentence as split_by_sentence
     from jaxseq.taggers._base import token_score as token_score
-    from jaxseq.taggers._self_training import Notes as Notes
     from jaxseq.taggers._self_training import SelfTraining as SelfTraining
     from jaxseq.taggers._self_training import fresh as fresh
     from jaxseq.taggers._self_training import settings_of as settings_of
     from jaxseq.taggers._store import ARRAYS as ARRAYS
     from jaxseq.taggers._store import check_replaceable as check_replaceable
     from jaxseq.taggers._store import check_stored_numbers as check_stored_numbers
+    from jaxseq.taggers._store import is_finite_number as is_finite_number
     from jaxseq.taggers._store import load as load
     from jaxseq.taggers._store import register_kind as register_kind
 
@@ -48,12 +50,13 @@ __all__ = [
 _LATER = {
     "ARRAYS": "jaxseq.taggers._store",
     "Decodable": "jaxseq.taggers._base",
-    "Notes": "jaxseq.taggers._self_training",
+    "KeepsSearch": "jaxseq.taggers._base",
     "SelfTraining": "jaxseq.taggers._self_training",
     "SequenceTagger": "jaxseq.taggers._base",
     "check_replaceable": "jaxseq.taggers._store",
     "check_stored_numbers": "jaxseq.taggers._store",
     "fresh": "jaxseq.taggers._self_training",
+    "is_finite_number": "jaxseq.taggers._store",
     "load": "jaxseq.taggers._store",
     "register_kind": "jaxseq.taggers._store",
     "settings_of": "jaxseq.taggers._self_training",

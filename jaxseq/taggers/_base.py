@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from jaxseq._io import SearchStore
 from jaxseq._runtime import Outcome
 from jaxseq.taggers._labels import Label, check_labels, check_sentence_weights
 from jaxseq.taggers._store import save_tagger
@@ -41,7 +42,20 @@ class Decodable(Protocol):
         ...
 
 
-class SequenceTagger(BaseEstimator, ABC):
+class KeepsSearch(BaseEstimator):
+    """An estimator with a parameter `checkpoint`, which its clones do not have.
+
+    One file is for one search, and clones are for many: for the folds of a cross-validation, or the
+    points of a grid, maybe at the same time.
+    """
+
+    def __sklearn_clone__(self) -> Any:
+        copy: Any = super().__sklearn_clone__()
+        kept = "checkpoint" in copy.get_params(deep=False)  # a subclass may keep nothing
+        return copy.set_params(checkpoint=None) if kept else copy
+
+
+class SequenceTagger(KeepsSearch, ABC):
     """A tagger of sentences with scikit-learn's interface: the base of `CRFTagger`, `HMMTagger`.
 
     A subclass trains a model in `fit`, says in `_scored` how the model scores the labellings of
@@ -56,6 +70,9 @@ class SequenceTagger(BaseEstimator, ABC):
     classes_: np.ndarray
     model_: Any
     outcome_: Outcome | None
+
+    _unsaved: SearchStore | None = None
+    """Of a search that is over: all that there is of it until the model is saved."""
 
     kind: ClassVar[str]
     """The name of this kind of model in files; set by `register_kind`."""
@@ -220,10 +237,17 @@ class SequenceTagger(BaseEstimator, ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a folder: arrays as safetensors, the rest as JSON; `jaxseq.load`.
 
-        The same model gives the same bytes. The folder appears complete or not at all.
+        The same model gives the same bytes. The folder appears complete or not at all; then the
+        checkpoint of a search that was over is removed.
         """
         check_is_fitted(self, "model_")
         save_tagger(self, path)
+        if self._unsaved is not None:
+            self._unsaved.remove()
+
+    def _remove_when_saved(self, store: SearchStore | None) -> None:
+        """Take the store of the search that gave the model; None for none."""
+        self._unsaved = store
 
     def settings_to_json(self) -> dict[str, Any]:
         """The parameters, as JSON can hold them: NumPy's numbers and arrays as plain ones."""

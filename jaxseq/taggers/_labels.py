@@ -91,13 +91,19 @@ def check_unlabelled(unlabelled: Any) -> list[Any]:
     return list(unlabelled)
 
 
-def check_number(name: str, value: Any, low: int, kind: type) -> None:
-    """ValueError unless a parameter is a finite number of a kind, `low` or more."""
+MAX_CORES = 1024
+"""Threads of one training. More would be a slip of the finger, and need memory for each."""
+
+
+def check_number(name: str, value: Any, low: int, kind: type, high: float | int = np.inf) -> None:
+    """ValueError unless a parameter is a finite number of a kind, from `low` to `high`."""
     if isinstance(value, bool) or not isinstance(value, kind):  # True is an int, but no number
         wanted = "a whole number" if kind is numbers.Integral else "a number"
         raise ValueError(f"{name}: expected {wanted}, got {value!r:.60}")
     if not low <= value < np.inf:
         raise ValueError(f"{name}: expected a finite number, {low} or more, got {value}")
+    if value > high:
+        raise ValueError(f"{name}: expected at most {high}, got {value}")
 
 
 def check_sentence_weights(weights: Sequence[float] | None, count: int) -> np.ndarray | None:

@@ -11,39 +11,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from jaxseq._io import Fingerprint, SearchStore
 from jaxseq._runtime import Outcome, progress_bar
+from jaxseq.taggers._base import KeepsSearch, SequenceTagger
 from jaxseq.taggers._labels import Label, check_number, check_unlabelled, warn_of_drift
 
 # ----------------------------------------------------------- what long jobs of many trainings share
-
-
-class Notes:
-    """A `SearchStore` of JSON values alone.
-
-    Args:
-        path: the file, or None to keep nothing.
-        job: everything that the results depend on; `load` refuses the notes of another job.
-    """
-
-    def __init__(self, path: str | os.PathLike[str] | None, job: Iterable[Any]):
-        self._store = SearchStore(path, lambda: Fingerprint(*job))
-
-    def load(self) -> Any:
-        """The value of the last `save`; None where there is none."""
-        saved = self._store.load()
-        return None if saved is None else saved.notes
-
-    def save(self, value: Any) -> None:
-        """Replace the notes."""
-        self._store.save(value)
-
-    def remove(self) -> None:
-        """The job is done."""
-        self._store.remove()
 
 
 QUIET = {"progress": False, "checkpoint": None}
@@ -72,7 +47,7 @@ Guess = list[str | None]
 # ------------------------------------------------------------------------------------ self-training
 
 
-class SelfTraining(BaseEstimator):
+class SelfTraining(KeepsSearch):
     """Train, label the unlabelled sentences, train on everything, until no label changes.
 
     The baseline of Jiao et al. 2006: each round trains anew on the labelled sentences and on the
@@ -145,6 +120,12 @@ class SelfTraining(BaseEstimator):
         store = SearchStore(
             self.checkpoint, lambda: Fingerprint("self-training", about, X, y, unlabelled)
         )
+        with store.alone():
+            return self._fit(X, y, unlabelled, store)
+
+    def _fit(
+        self, X: list[Any], y: list[Any], unlabelled: list[Any], store: SearchStore
+    ) -> SelfTraining:
         saved = store.load()
         # Of an earlier `fit`: what is here after Ctrl-C must be of this one.
         self.__dict__.pop("tagger_", None)
@@ -176,8 +157,11 @@ class SelfTraining(BaseEstimator):
                 past.history.append({"changed": changed, "learnt_from": _count_known(labels)})
                 tick(len(past.history), changed)
                 outcome = self._why_stop(changed, new, past)
-                if outcome is not None:  # done: the next `fit` must not go on from here
-                    store.remove()
+                if outcome is not None:
+                    if isinstance(tagger, SequenceTagger):
+                        tagger._remove_when_saved(store)  # until then, to learn it again
+                    else:
+                        store.remove()
                     self._warn_of_drift(y, new)
                     return self._end(outcome, new, past.history)
                 past = past._replace(labels=new)

@@ -14,15 +14,14 @@ import hashlib
 import importlib
 import json
 import os
-import shutil
-import tempfile
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from jaxseq._io import sync_file, sync_folder
+from jaxseq._io import recover_folder, replacing_folder
 from jaxseq._runtime import Outcome
 
 if TYPE_CHECKING:
@@ -98,11 +97,14 @@ def save_tagger(tagger: SequenceTagger, path: str | os.PathLike[str]) -> None:
         about["kind"] = tagger.kind
     about["checksum"] = _checksum(about)
     text = json.dumps(about, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    _write_folder(path, {ARRAYS: data, ABOUT: f"{text}\n".encode()})
+    with replacing_folder(path, old_may_be=True) as new:
+        (new / ARRAYS).write_bytes(data)
+        (new / ABOUT).write_text(f"{text}\n", "utf-8")
 
 
 def check_replaceable(path: Path) -> None:
     """ValueError where writing would destroy something other than an older model."""
+    recover_folder(path)
     if not path.exists() and not path.is_symlink():
         return
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else None
@@ -123,38 +125,16 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
+def is_finite_number(value: Any) -> bool:
+    """Whether a value of JSON is a number that a float can hold; True is none."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
 def _checksum(about: dict[str, Any]) -> str:
     """Of everything but itself; without white space, which may change."""
     body = {name: value for name, value in about.items() if name != "checksum"}
     text = json.dumps(body, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _write_folder(path: Path, files: dict[str, bytes]) -> None:
-    """All files, under a temporary name until they are complete."""
-    path = path.absolute()  # "." has a name, too
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Beside its place, not in /tmp: only within one file system is a rename atomic.
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    old = temporary / "old"
-    try:
-        new = temporary / "new"
-        new.mkdir(mode=0o755)  # mkdtemp's own folder is closed to everyone else
-        for name, data in files.items():
-            (new / name).write_bytes(data)
-            sync_file(new / name)  # a name must not be on the disk before what it names
-        sync_folder(new)
-        if path.exists():  # a folder that is not empty cannot be replaced in one step
-            os.replace(path, old)
-        try:
-            os.replace(new, path)
-        except BaseException:
-            if old.exists():
-                os.replace(old, path)
-            raise
-        sync_folder(path.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 # ------------------------------------------------------------------------------------ loading
@@ -178,6 +158,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     from safetensors.numpy import load as from_bytes
 
     path = Path(path)
+    if not path.exists():  # a save that was killed may have moved it away
+        recover_folder(path)
     about = _read_about(path)
     data = _read(path / ARRAYS)
     described = about.get("arrays")
@@ -235,9 +217,11 @@ def _build(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> SequenceTagg
         raise ValueError(f"labels: expected different strings, sorted, got {labels!r:.80}")
     tagger._restore(about, labels, arrays)
     for name, attribute in cls._TRAINING.items():
-        value = about["training"][name]
+        value = about["training"].get(name)  # older models say less
         if name == "outcome" and value is not None:
             value = Outcome(value)  # ValueError for the text of none of its members
+        elif value is not None and not is_finite_number(value):
+            raise ValueError(f"{name}: expected a finite number, got {value!r:.80}")
         setattr(tagger, attribute, value)
     return tagger
 

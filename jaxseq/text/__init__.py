@@ -3,6 +3,7 @@
 from jaxseq.text._extractors import DictExtractor as DictExtractor
 from jaxseq.text._extractors import TemplateExtractor as TemplateExtractor
 from jaxseq.text._extractors import extractor_from_state as extractor_from_state
+from jaxseq.text._extractors import tokens_are_attributes as tokens_are_attributes
 from jaxseq.text._features import FeatureExtractor as FeatureExtractor
 from jaxseq.text._features import TokenFeatures as TokenFeatures
 from jaxseq.text._features import token_rows as token_rows
@@ -40,9 +41,11 @@ from jaxseq.text._sentence import Sentence as Sentence
 from jaxseq.text._templates import CONLL2000 as CONLL2000
 from jaxseq.text._templates import CONLL2003 as CONLL2003
 from jaxseq.text._templates import GENE_MENTION as GENE_MENTION
+from jaxseq.text._templates import GENERAL as GENERAL
 from jaxseq.text._templates import TOKEN_IDENTITY as TOKEN_IDENTITY
 from jaxseq.text._templates import Template as Template
 from jaxseq.text._templates import Templates as Templates
+from jaxseq.text._templates import general_templates as general_templates
 from jaxseq.text._templates import parse_template as parse_template
 from jaxseq.text._templates import read_templates as read_templates
 from jaxseq.text._vocabulary import ONLY_COLUMN as ONLY_COLUMN
@@ -56,6 +59,7 @@ __all__ = [
     "CONLL2000",
     "CONLL2003",
     "CONLLU",
+    "GENERAL",
     "GENE_MENTION",
     "TOKEN_IDENTITY",
     "WORD_TYPES",
@@ -72,6 +76,7 @@ __all__ = [
     "convert_tags",
     "detect_scheme",
     "extractor_from_state",
+    "general_templates",
     "iter_conll",
     "iter_plain",
     "legal_transitions",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from jaxseq.text._functions import (
     is_flag,
     representation_from_state,
 )
+from jaxseq.text._sentence import Sentence
 from jaxseq.text._templates import Atom, Template, Templates
 from jaxseq.text._vocabulary import Column, KeySpace, SharedCorpus, StringTable, read_corpus
 
@@ -570,6 +571,25 @@ def _rows(
     values = np.zeros(shape, np.float32)
     values[tokens, column] = weights
     return TokenFeatures(rows, values, lengths, None)
+
+
+def tokens_are_attributes(sentences: Iterable[Any]) -> bool:
+    """Whether tokens come with their attributes, as for `DictExtractor`, or are words.
+
+    The first token decides; sentences as columns have words. False where there is no token.
+
+    Example:
+        >>> tokens_are_attributes([[], [{"w": "the"}]]), tokens_are_attributes([["the", "dog"]])
+        (True, False)
+    """
+    for sentence in sentences:
+        if isinstance(sentence, str | bytes | Mapping | Sentence):
+            return False
+        if not isinstance(sentence, Sequence | np.ndarray):
+            return True  # to look into an iterator would use it up
+        if len(sentence):
+            return not isinstance(sentence[0], str)
+    return False
 
 
 # Stored extractors of any kind.

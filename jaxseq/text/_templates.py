@@ -532,7 +532,7 @@ def read_templates(path: str | os.PathLike[str], columns: Sequence[str] | None =
     return Templates.parse("\n".join(iter_lines(path)), columns, os.fspath(path))
 
 
-# Feature templates of the papers.
+# Sets of feature templates: one for any corpus, and those of the papers.
 
 
 def _around(atom: str, offsets: Iterable[int]) -> list[str]:
@@ -555,6 +555,50 @@ TOKEN_IDENTITY = Templates(["word[0]"])
 Example:
     >>> TOKEN_IDENTITY.columns
     ('word',)
+"""
+
+
+def general_templates(columns: Sequence[str] = (ONLY_COLUMN,)) -> Templates:
+    """Templates for any corpus: words, their spelling and neighbours, and all other columns.
+
+    Args:
+        columns: what the sentences have, without what is to be learnt. The words are the column
+            "word", or else the first.
+
+    Example:
+        >>> general_templates() == GENERAL
+        True
+        >>> general_templates(["word", "pos"]).unigram[-1].text
+        'prefix(pos[0], 2)|prefix(pos[1], 2)'
+    """
+    if not columns:
+        raise ValueError("columns: expected at least one, got none")
+    words = ONLY_COLUMN if ONLY_COLUMN in columns else columns[0]
+
+    def around(call: str, column: str, offsets: Sequence[int]) -> list[str]:
+        at = {offset: call.format(f"{column}[{offset}]") for offset in offsets}
+        return [*at.values(), f"{at[-1]}|{at[0]}", f"{at[0]}|{at[1]}"]
+
+    templates = ["bias", *around("lower({})", words, _NEAR)]
+    for end in ("prefix", "suffix"):
+        templates += [f"{end}(lower({words}[0]), {size})" for size in (1, 2, 3, 4)]
+    templates += [f"shape({words}[0])", *around("short_shape({})", words, _NEAR)]
+    flags = ("has_digit", "has_hyphen", "is_digits", "is_upper")
+    templates += [f"{flag}({words}[0])" for flag in flags]
+    for column in columns:
+        if column != words:
+            # What tags begin with is a coarser tag: NN of NNS, VB of VBD.
+            for call in ("{}", "prefix({}, 2)"):
+                templates += around(call, column, _NEXT)
+    return Templates(templates)
+
+
+GENERAL = general_templates()
+"""What a tagger takes where no templates are named: `general_templates` of the words alone.
+
+Example:
+    >>> GENERAL.columns, len(GENERAL.unigram)
+    (('word',), 28)
 """
 
 CONLL2000 = Templates(

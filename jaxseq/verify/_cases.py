@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple
 
 import jax
-import jax.experimental
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -17,8 +16,7 @@ DTYPES = ("float32", "float64")
 def wide(enabled: bool) -> AbstractContextManager:
     """Allow (or forbid) float64 inside the block; the setting outside is left as it was."""
     # The setting counts when a function is traced, so whole programs run inside the block.
-    home = jax if hasattr(jax, "enable_x64") else jax.experimental  # older releases have it there
-    return getattr(home, "enable_x64")(enabled)  # noqa: B009 (which of the two, types cannot know)
+    return jax.enable_x64(enabled)
 
 
 def check_dtypes(dtypes: tuple[str, ...]) -> None:

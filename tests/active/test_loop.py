@@ -407,6 +407,6 @@ def test_groups_need_a_template_of_columns_that_are_there(alike, message):
     learner = jaxseq.ActiveLearner(tagger(), GroupQueries(alike), initial=1)
     with pytest.raises(ValueError, match=message):
         learner.begin(X, classes=LABELS)
-    dicts = jaxseq.ActiveLearner(jaxseq.CRFTagger(cores=1), GroupQueries(), initial=1)
+    dicts = jaxseq.ActiveLearner(jaxseq.CRFTagger(cores=1), GroupQueries("word[0]"), initial=1)
     with pytest.raises(ValueError, match="alike: "):
         dicts.begin(DICTS, classes=LABELS)

@@ -4,6 +4,7 @@ refused, and change nothing."""
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -15,9 +16,10 @@ import numpy as np
 import pytest
 
 import jaxseq
+from jaxseq import _io
 from jaxseq.active import Answer, SequenceQueries, SpanQueries, TokenQueries, _run
 from jaxseq.active._run import DATABASE, MODEL, NEXT, RunFolder
-from jaxseq.taggers import _store
+from jaxseq.representations import learn_representation
 from tests.taggers.toys import LABELS, toy_corpus, words_of
 
 DICTS, Y = toy_corpus(5, sentences=30)
@@ -313,8 +315,8 @@ def test_a_save_that_was_killed_leaves_nothing_for_ever(tmp_path, monkeypatch):
     learner.answer(gold(learner.propose()))
     before = sorted(path.name for path in folder.iterdir())
     with monkeypatch.context() as killed:  # nothing of a killed process tidies up
-        killed.setattr(_store.shutil, "rmtree", lambda *_, **__: None)
-        killed.setattr(_store.os, "replace", _fails)
+        killed.setattr(_io.shutil, "rmtree", lambda *_, **__: None)
+        killed.setattr(_io.os, "replace", _fails)
         with pytest.raises(OSError, match="killed"):
             learner.train()
     assert sorted(path.name for path in folder.iterdir()) != before
@@ -433,7 +435,19 @@ DAMAGED = {
         lambda f: _sql(f, """UPDATE events SET text = '{"kind": "answers"}'"""), "KeyError"
     ),
     "label": (lambda f: _sql(f, """UPDATE events SET text = replace(text, '"A"', '"Z"')"""), "'Z'"),
+    "no text": (
+        lambda f: _sql(f, "UPDATE settings SET text = CAST(x'7bff7d' AS TEXT)"), "decode to UTF-8"
+    ),
+    "setting": (lambda f: _set(f, "algorithm", {}), "expected settings that make sense"),
 }  # fmt: skip
+
+
+def _set(folder, name, value):
+    with contextlib.closing(sqlite3.connect(folder / DATABASE)) as database:
+        (text,) = database.execute("SELECT text FROM settings").fetchone()
+    settings = json.loads(text)
+    settings["estimator"][name] = value
+    _sql(folder, "UPDATE settings SET text = ?", json.dumps(settings))
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -447,6 +461,34 @@ def test_a_database_that_is_foreign_or_damaged_is_refused(name, tmp_path):
         with pytest.raises(ValueError, match=message) as refusal:
             jaxseq.ActiveLearner.resume(folder, X, read_only=read_only)
         assert str(folder) in str(refusal.value)
+
+
+PROPOSED = {"kind": "proposed", "guesses": [], "labels": [], "sampled": []}
+ODD_EVENTS = {
+    "sentence": ({**PROPOSED, "queries": [[99, 0, 1, 0.5]]}, "expected a sentence of the pool"),
+    "no number": ({**PROPOSED, "queries": [["0", 0, 1, 0.5]]}, "expected a sentence of the pool"),
+    "huge": ({**PROPOSED, "queries": [[10**30, 0, 1, 0.5]]}, "expected a sentence of the pool"),
+    "score": ({**PROPOSED, "queries": [[0, 0, 1, float("nan")]]}, "expected a sentence of the"),
+    "tokens": ({**PROPOSED, "queries": [[0, 1, 1, 0.5]]}, "expected tokens of the sentence"),
+    "guess": ({**PROPOSED, "queries": [], "guesses": [-1]}, "guesses: expected whole numbers"),
+    "round": ({"kind": "trained", "round": "0", "kappa": None}, "round: expected 0, got '0'"),
+    "kappa": (
+        {"kind": "trained", "round": 0, "kappa": "x", "objective": 1}, "a number as objective and"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", ODD_EVENTS)
+def test_events_that_do_not_fit_the_pool_are_refused(name, tmp_path):
+    folder = tmp_path / "run"
+    new_learner().begin(X, classes=LABELS, folder=folder)
+    event, message = ODD_EVENTS[name]
+    _sql(folder, "INSERT INTO events (text) VALUES (?)", json.dumps(event))
+    before = (folder / DATABASE).read_bytes()
+    with pytest.raises(ValueError, match=message):
+        jaxseq.ActiveLearner.resume(folder, X)
+    assert (folder / DATABASE).read_bytes() == before
 
 
 REFUSED = {
@@ -490,3 +532,22 @@ def test_steps_out_of_order_are_refused():
         learner.look()
     with pytest.raises(ValueError, match="expected a trained model"):
         learner.recheck()
+
+
+def test_a_run_keeps_the_word_representation(tmp_path):
+    words = learn_representation(X, sizes=(3,), min_count=1)
+    for name in ("one", "other"):
+        learner = new_learner()
+        learner.estimator.set_params(representation=words)
+        learner.begin(X, classes=LABELS, folder=tmp_path / name)
+        if name == "other":
+            learner = jaxseq.ActiveLearner.resume(tmp_path / name, X)
+            assert learner.estimator.representation.digest == words.digest
+        learner.answer(gold(learner.propose()))
+        learner.train()
+    first, second = (jaxseq.ActiveLearner.resume(tmp_path / name, X) for name in ("one", "other"))
+    assert outcome_of(first) == outcome_of(second)
+    assert any("cluster" in name for name in first.tagger_.extractor_.attribute_names())
+    learn_representation(X, sizes=(4,), min_count=1).save(tmp_path / "one" / "words")
+    with pytest.raises(ValueError, match="words: expected the representation of the run"):
+        jaxseq.ActiveLearner.resume(tmp_path / "one", X)

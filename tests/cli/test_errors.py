@@ -2,9 +2,13 @@
 
 import os
 import shutil
+import sys
 
+import jax.numpy as jnp
 import pytest
 
+from jaxseq._io import locked
+from jaxseq.cli import main
 from tests.cli.conftest import TEXTS, columns_of
 from tests.limits import no_room
 
@@ -20,6 +24,7 @@ FILES = {
     "bad_template": b"word[0]\nlowr(word[0])\n",
     "label_template": b"label[0]\n",
     "far_column": b"U00:%x[0,2]\nB\n",
+    "long_key.toml": b"a." * 100_000 + b"b = 1\n",
 }
 
 
@@ -31,6 +36,7 @@ def place(toy, tmp_path):
     for name, data in FILES.items():
         (folder / name).write_bytes(data)
     (folder / "train.txt").write_text(columns_of(TEXTS))
+    (folder / "loop").symlink_to("loop")
     (folder / "folder").mkdir()
     (folder / "folder" / "precious").touch()
     return folder
@@ -51,7 +57,7 @@ CASES = [
     (train("six"), "six: expected 2 to 4 columns"),
     (train("words"), "words: expected 2 to 4 columns"),
     (train("ragged"), "ragged:2: expected 3 columns"),
-    (train("train.txt", "nothing"), "--templates: expected a file or one of conll2000, conll2003"),
+    (train("train.txt", "nothing"), "--templates: expected a file or one of general, conll2000"),
     (train("train.txt", "folder"), "folder: expected a file, found a folder"),
     (train("train.txt", "empty"), "empty: expected at least one template, found none"),
     (train("train.txt", "binary"), "binary:3: expected text encoded as utf-8"),
@@ -68,7 +74,7 @@ CASES = [
     (train("train.txt", "token", "new", "--warm-start", "folder"), "folder/model.json: expected a"),
     (train("train.txt", "token", "new", "--checkpoint", "folder"), "folder: expected a file"),
     (train("train.txt", "token", "new", "--l2", "-1"), "l2: expected a finite number, 0 or more"),
-    (train("train.txt", "token", "new", "--l2", "x"), "argument --l2: invalid float value: 'x'"),
+    (train("train.txt", "token", "new", "--l2", "x"), "argument --l2: expected a number or auto"),
     (train("train.txt", "token", "new", "--cores", "0"), "cores: expected"),
     (train("train.txt", "token", "new", "--cutoff", "0"), "cutoff: expected a whole number"),
     (train("train.txt", "token", "new", "--scheme", "BOI"), "scheme: expected one of IOB2"),
@@ -80,7 +86,7 @@ CASES = [
     (train("train.txt", "token", "new", "--columns", "a,b,-"), "--columns: expected a name for th"),
     (train("train.txt", "token", "new", "--delimiter", ""), "--delimiter: expected text within"),
     (train("train.txt", "token", "new", "--delimiter", "tab"), "train.txt: expected 2 to 4 column"),
-    (["train"], "the following arguments are required: --train, --templates, --out"),
+    (["train"], "the following arguments are required: --train, --out"),
     (["tag", "six"], "the following arguments are required: --model"),
     (["tag", "--model", "folder", "train.txt"], "folder/model.json: expected a file of a model"),
     (["tag", "--model", "nowhere", "train.txt"], "nowhere/model.json: expected a file of a model"),
@@ -117,22 +123,60 @@ CASES = [
     (["inspect", "nowhere"], "nowhere/model.json: expected a file of a model there, found none"),
     (["inspect", "model", "--label", "B-X"], "--label: expected one of B-NP, B-VP, I-NP, O, got"),
     (["inspect", "model", "--top", "-1"], "--top: expected 0 or more, got -1"),
+    (["inspect", "model", "--top", "9" * 30], "--top: expected at most 2147483647, got '9999"),
+    (train("train.txt", "token", "loop"), "loop: expected nothing, an empty folder or an older"),
+    (train("train.txt", "token", "loop/x"), "loop/x: expected a folder that can be written"),
+    (train("train.txt", "token", "d/" * 3000), "cannot be read or written: File name too long"),
+    (train("train.txt", "token", "new", "--checkpoint", "loop"), "loop: cannot be read or writ"),
+    (train("train.txt", "token", "new", "--checkpoint", "loop/x"), "loop/x: cannot be read or"),
+    (train("train.txt", "token", "new", "--checkpoint", "d" * 300), "File name too long"),
+    (train("train.txt", "token", "new", "--cores", "9" * 30), "--cores: expected at most 2147483"),
+    (train("train.txt", "token", "new", "--cores", "2147483647"), "cores: expected at most 1024"),
+    (["evaluate", "/dev/zero"], "/dev/zero: expected a file or a pipe, found a device"),
+    (["constraints", "long_key.toml", "train.txt"], "expected keys of at most 32 parts, got a"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("argv", "message"), CASES, ids=[" ".join(case[0]) for case in CASES])
+@pytest.mark.parametrize(("argv", "message"), CASES, ids=[" ".join(case[0])[:99] for case in CASES])
 def test_one_line_and_nothing_written(place, run, monkeypatch, argv, message):
     monkeypatch.chdir(place)
     before = {path: path.stat().st_mtime_ns for path in place.rglob("*") if path.is_file()}
     names = sorted(place.rglob("*"))
     status, out, err = run(*argv)
-    assert status == 2
+    assert status == 2, err
     assert out == ""
     assert err.endswith("\n")
     assert err.count("\n") == 1
     assert message in err
     assert sorted(place.rglob("*")) == names
     assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_a_closed_standard_output(run, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["evaluate", "nowhere"]) == 2
+    assert "standard output: expected to be open, it is closed" in capsys.readouterr().err
+
+
+def test_too_little_memory(place, run, monkeypatch):
+    monkeypatch.setattr(
+        "jaxseq.crf.CRFTagger.predict_k_best",
+        lambda *arguments, **how: jnp.zeros(1 << 50, jnp.int8).sum().item(),
+    )
+    monkeypatch.chdir(place)
+    status, out, err = run(*TAG, "train.txt", "--k-best", "10000000")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "expected enough memory for the data and options" in err
+
+
+def test_two_commands_do_not_share_a_place(place, run, monkeypatch):
+    monkeypatch.chdir(place)
+    for held, argv in (("new", train()), ("kept", train("train.txt", "token", "new"))):
+        with locked(held):
+            status, out, err = run(*argv, "--checkpoint", "kept")
+        assert (status, out) == (2, "")
+        assert f"{held}: expected to be alone with it, found another jaxseq at work on it" in err
+    assert not (place / "new").exists()
 
 
 def test_undecodable_standard_input(toy, run, type_in):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 
 import pytest
 
@@ -156,7 +157,7 @@ def test_interrupted_training_keeps_the_best_model(toy, tmp_path, run, monkeypat
 
     monkeypatch.setattr(_lbfgs, "iterate", iterate)
     status, out, err = run(*train(toy, tmp_path / "m"))
-    assert status == 0
+    assert status == 130
     assert err == "jaxseq: interrupted after 3 iterations: the best model so far is kept\n"
     assert "3 iterations" in out
     assert "interrupted" in out
@@ -170,6 +171,26 @@ def test_interrupted_before_anything_is_learnt(toy, tmp_path, run, monkeypatch):
     monkeypatch.setattr(_lbfgs, "iterate", iterate)
     assert run(*train(toy, tmp_path / "m")) == (130, "", "jaxseq: interrupted\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_that_python_can_only_print_counts(toy, tmp_path, run, monkeypatch):
+    whole = _lbfgs.iterate
+
+    class Callback:
+        def __del__(self):
+            raise KeyboardInterrupt
+
+    def iterate(*arguments):
+        if "callback" in kept:
+            del kept["callback"]
+            time.sleep(1)
+        return whole(*arguments)
+
+    kept = {"callback": Callback()}
+    monkeypatch.setattr(_lbfgs, "iterate", iterate)
+    status, _, err = run(*train(toy, tmp_path / "m"))
+    assert status == 130
+    assert err.startswith("jaxseq: interrupted after ")
 
 
 def test_an_older_model_is_replaced_only_by_a_complete_one(toy, tmp_path, run, succeed):

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -200,7 +201,7 @@ def test_settings_and_interrupts_of_self_training(command, run, monkeypatch):
     monkeypatch.setattr("jaxseq.taggers.SelfTraining", Interrupted)
     more = ["--confidence", 0.75, "--confidence-of", "token", "--quiet", "--checkpoint", "kept"]
     status, out, err = run(*command("m", *more, method=["self"]))
-    assert (status, out) == (0, "")
+    assert (status, out) == (130, "")
     assert "interrupted after 2 rounds of self-training: the best model so far is kept" in err
     assert (given["confidence"], given["confidence_of"]) == (0.75, "token")
     assert (given["checkpoint"], given["progress"]) == ("kept", False)
@@ -229,8 +230,10 @@ def choices(monkeypatch):
 
     def choose(tagger, X, y, **keywords):
         calls.append({"settings": tagger.get_params(), "sentences": len(X), **keywords})
+        if keywords["checkpoint"] is not None:
+            Path(keywords["checkpoint"]).touch()
         scores = np.tile(np.array([[0.5], [0.25], [0.75], [0.5], [0.5], [0.125]]), (1, 5))
-        return jaxseq.EntropyWeights(GAMMAS, scores)
+        return jaxseq.CrossValidation(GAMMAS, scores)
 
     monkeypatch.setattr("jaxseq.crf.choose_entropy_weight", choose)
     return calls
@@ -278,7 +281,9 @@ def test_cross_validation_trains_every_weight_on_every_fold(command, succeed, fi
     assert {path.name for path in tmp_path.iterdir()} == {"m", "more.txt", "train.txt"}
 
 
-def test_a_choice_is_not_made_twice(command, run, succeed, fits, choices, tmp_path, monkeypatch):
+def test_scores_are_kept_until_the_model_is_saved(
+    command, run, succeed, fits, choices, tmp_path, monkeypatch
+):
     whole, done = _lbfgs.iterate, []
 
     def iterate(*arguments):
@@ -291,17 +296,13 @@ def test_a_choice_is_not_made_twice(command, run, succeed, fits, choices, tmp_pa
     with monkeypatch.context() as patch:
         patch.setattr(_lbfgs, "iterate", iterate)
         status, _, err = run(*given)
-    assert status == 0
+    assert status == 130
     assert "interrupted after 3 iterations" in err
     assert choices[0]["checkpoint"] == "kept.cross-validation"
-    assert {path.name for path in tmp_path.glob("kept*")} == {"kept", "kept.entropy-weight"}
-
-    status, _, err = run(*given, "--l2", 3)
-    assert status == 2
-    assert "kept.entropy-weight: expected a checkpoint of this very search" in err
+    assert {path.name for path in tmp_path.glob("kept*")} == {"kept", "kept.cross-validation"}
 
     report = json.loads(succeed(*given))
-    assert len(choices) == 1
+    assert choices[0].items() <= choices[1].items()
     assert [call["entropy_weight"] for call in fits] == [0.5, 0.5]
     assert report["unlabelled"]["cross_validation"]["means"][2] == 0.75
     assert report["iterations"] > 3

@@ -134,7 +134,7 @@ CASES = [
     ([*FILE, "--entropy", "1"], "unrecognized arguments: --entropy 1"),
     ([*FILE, "--choose-entropy-weight", "--train", "few"], "few: expected at least 5 sentences"),
     ([*FILE, "--checkpoint", "new"], "new: expected a file outside of the model's folder"),
-    ([*FILE, "--out", "c.entropy-weight", "--checkpoint", "c"], "outside of the model's folder"),
+    ([*FILE, "--out", "c.cross-validation", "--checkpoint", "c"], "outside of the model's folder"),
     ([*FILE, "--l2", "-1", "--choose-entropy-weight"], "l2: expected a finite number, 0 or more"),
     (["--unlabelled", "nowhere"], "nowhere: expected a file, there is none"),
     (["--unlabelled", "."], ".: expected a file, found a folder"),

@@ -14,7 +14,7 @@ from jaxseq.constraints import AtMostOnce, Penalised, StartsWith, Words, WordsIm
 from jaxseq.hmm import HMM, Smoothing, expected_counts, word_corpus
 from tests.hmm.toys import MORE, X, Y, saved_bytes, tagger
 
-OPTIONS = {"cores": 1, "progress": False, "max_iterations": 20, "dtype": "float64"}
+OPTIONS = {"l2": 1.0, "cores": 1, "progress": False, "max_iterations": 20, "dtype": "float64"}
 CONSTRAINTS = [Penalised(AtMostOnce(), 1.5), Penalised(StartsWith(["A"]), 0.75)]
 U = [*MORE, [], list("wx")]
 TOKENS = sum(map(len, U))

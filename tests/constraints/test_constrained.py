@@ -51,7 +51,7 @@ def hmm():
     return tagger().fit(X, Y)
 
 
-OPTIONS = {"cores": 1, "progress": False, "max_iterations": 20, "dtype": "float64"}
+OPTIONS = {"l2": 1.0, "cores": 1, "progress": False, "max_iterations": 20, "dtype": "float64"}
 
 
 @pytest.fixture(scope="module")

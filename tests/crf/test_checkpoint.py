@@ -5,10 +5,14 @@ import json
 import numpy as np
 import pytest
 from safetensors import safe_open
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 
 import jaxseq
 from jaxseq._io import SearchStore
 from jaxseq.crf import _search as _fit
+from jaxseq.taggers import SelfTraining
+from tests.limits import no_room
 from tests.taggers.toys import toy_corpus
 
 X, Y = toy_corpus(0)
@@ -94,9 +98,50 @@ def test_interrupted_and_resumed_is_the_same_to_the_byte(kind, y, tmp_path, monk
     assert saved_bytes(resumed, tmp_path / "b") == saved_bytes(whole, tmp_path / "a")
 
 
-def test_a_search_that_converges_leaves_no_checkpoint(tmp_path):
-    one = tagger(checkpoint=tmp_path / "search", tolerance=1e-4).fit(X, Y)
+@pytest.mark.parametrize("params", [{"tolerance": 1e-4}, KINDS["sgd"]], ids=["lbfgs", "sgd"])
+def test_a_search_that_is_over_is_kept_until_its_model_is_saved(params, tmp_path):
+    checkpoint = tmp_path / "search"
+    one = tagger(checkpoint=checkpoint, **params).fit(X, Y)
+    with no_room(100), pytest.raises(OSError, match="File too large"):
+        one.save(tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["search"]
+    again = tagger(checkpoint=checkpoint, **params).fit(X, Y)  # as if the process had been killed
+    assert again.outcome_ is one.outcome_
+    assert again.n_iter_ == one.n_iter_
+    assert saved_bytes(again, tmp_path / "again") == saved_bytes(one, tmp_path / "model")
+    assert {path.name for path in tmp_path.iterdir()} == {"model", "again"}
+
+
+def test_a_model_is_not_lost_for_lack_of_room_for_its_checkpoint(tmp_path):
+    with no_room(100):
+        one = tagger(checkpoint=tmp_path / "search", checkpoint_every=99, tolerance=1e-3).fit(X, Y)
     assert one.outcome_.startswith("converged")
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_searches_do_not_share_a_file(tmp_path, monkeypatch):
+    checkpoint, refused = tmp_path / "search", []
+    real = _fit.Stages.keep
+
+    def keep(*arguments):
+        if not refused:
+            refused.append(True)
+            with pytest.raises(ValueError, match="search: expected to be alone with it"):
+                tagger(checkpoint=checkpoint).fit(X, Y)
+        real(*arguments)
+
+    monkeypatch.setattr(_fit.Stages, "keep", keep)
+    one = tagger(checkpoint=checkpoint, max_iterations=6).fit(X, Y)
+    assert refused
+    assert one.n_iter_ == 6
+
+
+def test_the_folds_of_a_cross_validation_keep_no_search(tmp_path):
+    one = tagger(checkpoint=tmp_path / "search", max_iterations=3)
+    assert clone(SelfTraining(one, checkpoint="file")).get_params()["estimator__checkpoint"] is None
+    search = GridSearchCV(one, {"l2": [0.1, 1.0]}, cv=2, error_score="raise").fit(X, Y)
+    assert search.best_estimator_.n_iter_ == 3
+    assert one.checkpoint == tmp_path / "search"
     assert not list(tmp_path.iterdir())
 
 

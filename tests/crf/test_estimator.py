@@ -167,7 +167,7 @@ def test_bad_parameters_are_refused_by_fit(params, says):
         (X, [*Y[:-1], [set()]], rf"y\[{len(X) - 1}\]\[0\]: expected a label"),
         (X, [*Y[:-1], [{1}]], rf"y\[{len(X) - 1}\]\[0\]: expected a label"),
         (X, [[None] * len(labels) for labels in Y], "y: expected at least one token with a label"),
-        (["ab"], [["A", "B"]], "sentence 0: expected a list of tokens"),
+        (["ab"], [["A", "B"]], "sentence 0: expected a Sentence, a mapping"),
         ([[{"a": object()}]], [["A"]], "sentence 0, token 0"),
         ([[{"a": float("nan")}]], [["A"]], "sentence 0, token 0"),
     ],

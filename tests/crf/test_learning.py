@@ -206,7 +206,7 @@ IOB_LABELS = [["B-X", "I-X", "O", "B-Y"], ["O", "B-Y", "I-Y"], ["B-X", "O"], ["O
 
 @pytest.fixture(scope="module")
 def iob_fitted():
-    return jaxseq.CRFTagger(["word[0]"], cores=1, scheme="IOB2").fit(IOB_WORDS, IOB_LABELS)
+    return jaxseq.CRFTagger(["word[0]"], l2=1.0, cores=1, scheme="IOB2").fit(IOB_WORDS, IOB_LABELS)
 
 
 @given(st.lists(st.lists(st.sampled_from("uvwxz"), max_size=7), max_size=5))
@@ -314,7 +314,8 @@ def test_dense_weights_are_all_used(fitted):
 
 
 def test_tied_weights_are_shared_by_labels_of_one_type():
-    found = jaxseq.CRFTagger(["word[0]"], cores=1, weights="tied").fit(IOB_WORDS, IOB_LABELS)
+    one = jaxseq.CRFTagger(["word[0]"], l2=1.0, cores=1, weights="tied")
+    found = one.fit(IOB_WORDS, IOB_LABELS)
     columns = dict(zip(found.classes_, np.asarray(found.model_.weights).T))
     np.testing.assert_array_equal(columns["B-X"], columns["I-X"])
     np.testing.assert_array_equal(columns["B-Y"], columns["I-Y"])

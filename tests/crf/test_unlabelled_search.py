@@ -183,12 +183,15 @@ def test_a_checkpoint_of_another_search_is_refused(tmp_path):
         assert file.read_bytes() == before
 
 
-def test_a_search_that_is_over_leaves_no_checkpoint(tmp_path):
+def test_a_search_that_is_over_is_kept_until_its_model_is_saved(tmp_path):
     done = tagger(checkpoint=tmp_path / "search", checkpoint_every=1).fit(
         X, Y, unlabelled=U, entropy_weight=1.0, **BARE
     )
     assert done.outcome_.startswith("converged")
-    assert not list(tmp_path.iterdir())
+    again = tagger(checkpoint=tmp_path / "search").fit(X, Y, unlabelled=U)
+    np.testing.assert_array_equal(again.model_.weights, done.model_.weights)
+    again.save(tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_a_process_killed_between_two_stages_loses_no_stage(tmp_path, monkeypatch):

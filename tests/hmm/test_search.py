@@ -94,6 +94,9 @@ def test_checkpoints_are_taken_further_refused_and_removed(tmp_path):
     checkpoint.unlink()
     done = tagger(checkpoint=checkpoint, tolerance=1e-3).fit(X, Y, unlabelled=MORE)
     assert done.outcome_.startswith("converged")
+    again = tagger(checkpoint=checkpoint, tolerance=1e-3).fit(X, Y, unlabelled=MORE)
+    assert saved_bytes(again, tmp_path / "b") == saved_bytes(done, tmp_path / "a")
+    assert again.log_likelihood_ == done.log_likelihood_
     assert not checkpoint.exists()
     with pytest.raises(ValueError, match="expected a file to keep the search in, got a folder"):
         tagger(checkpoint=tmp_path).fit(X, Y, unlabelled=MORE)

@@ -124,6 +124,25 @@ def test_who_loses_the_kernels_by_accident_is_told_so_once(tmp_path):
     assert "no C++ compiler (c++, g++, clang++, or the variable CXX)" in said[0]
 
 
+@needs_compiler
+def test_a_version_of_jax_that_refuses_the_kernels(tmp_path):
+    """As one may do whose interface for calls no longer knows version 0.1."""
+    refused = """
+import jax
+
+def refuse(*arguments, **options):
+    raise ValueError("Unsupported API version: 0.1\\nand much more")
+
+jax.ffi.register_ffi_target = refuse
+"""
+    reason = "XLA refuses them: Unsupported API version: 0.1"
+    assert ask(refused + SCRIPT) == (reason, ANSWER)
+    script = refused + WARNED.replace("assert find_kernels", "find_kernels").replace(" is None", "")
+    said = run(script).stdout.splitlines()
+    assert len(said) == 1
+    assert reason in said[0]
+
+
 def test_who_does_without_the_kernels_on_purpose_is_not_told():
     assert run(WARNED, JAXSEQ_NATIVE="0").stdout.strip() == ""
 
@@ -177,6 +196,17 @@ def test_a_compiler_that_is_named_is_not_replaced_by_another(command, said):
     why, answer = ask(CXX=command)
     assert why == said
     assert answer == ANSWER
+
+
+@needs_compiler
+def test_more_flags_reach_the_compiler(kept, monkeypatch):
+    monkeypatch.setenv(_compiler.MORE_FLAGS, "-O0 '-Djaxseq_best_variant=renamed'")
+    library = _loader._load_compiled("processor", ((),))
+    assert library.functions.renamed() >= 0
+    for flags, said in (("-no-such-one", "-no-such-one"), ("'-g", "JAXSEQ_CXXFLAGS: expected")):
+        monkeypatch.setenv(_compiler.MORE_FLAGS, flags)
+        with pytest.raises(CannotBuild, match=said):
+            _loader._load_compiled("processor", ((),))
 
 
 @pytest.mark.parametrize("when", ["asked", "compiling"])
@@ -345,12 +375,14 @@ def test_what_went_in_is_in_the_name(tmp_path, monkeypatch):
     monkeypatch.setattr(_compiler, "_HERE", sources)
     command = " ".join(_compiler.find_compiler())
     names = set()
-    for change in ("nothing", "tuning", "command", "source"):
+    for change in ("nothing", "tuning", "command", "flags", "source"):
         tuning = ("-O1",) if change == "tuning" else ("-O0",)
         if change == "command":
             monkeypatch.setenv("CXX", f"{command} -g0")
+        if change == "flags":
+            monkeypatch.setenv(_compiler.MORE_FLAGS, "-fno-inline")
         if change == "source":
             (sources / "processor.cc").open("a").write("// more\n")
         names.add(_loader._load_compiled("processor", (tuning,)).identity)
-    assert len(names) == 4
-    assert len(list(tmp_path.glob("*.so"))) == 4
+    assert len(names) == 5
+    assert len(list(tmp_path.glob("*.so"))) == 5

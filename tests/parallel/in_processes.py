@@ -27,6 +27,7 @@ SPLITS = {"unequal": 13, "one has nothing": 17}
 SETTINGS = {
     "templates": ["word[0]", "word[-1]|word[0]"],
     "cutoff": 2,
+    "l2": 1.0,
     "progress": False,
     "checkpoint_every": 2,
 }

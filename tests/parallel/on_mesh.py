@@ -191,7 +191,9 @@ def taggers(dtype):
     mesh = make_mesh()
     X, y = draw_sentences(rng, 400)  # more rows than devices
     new = draw_sentences(rng, 400)[0]
-    tagger = CRFTagger(["word[0]", "word[-1]"], dtype=dtype, max_iterations=8, progress=False)
+    tagger = CRFTagger(
+        ["word[0]", "word[-1]"], l2=1.0, dtype=dtype, max_iterations=8, progress=False
+    )
     tagger.fit(X, y)
     yield (
         "labels differ",

@@ -18,6 +18,7 @@ SETTINGS = {
     "weights": "dense",
     "dtype": "float64",
     "tolerance": 0.0,
+    "l2": 1.0,
     "cores": 1,
     "progress": False,
     "checkpoint_every": 3,

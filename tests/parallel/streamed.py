@@ -17,6 +17,7 @@ SETTINGS = {
     "epochs": 2,
     "batch_size": 9,
     "l1": 0.05,
+    "l2": 1.0,
     "progress": False,
 }
 STOPPED = 3

@@ -152,9 +152,12 @@ def test_codl_goes_from_two_to_one_and_from_one_to_two(found, folder):
     with jax.enable_x64(True):
         expected = told_of_codl(hmm_in_processes.learn("kept"))
         assert kept.exists()
-        check_same_codl(expected, told_of_codl(hmm_in_processes.learn("kept", checkpoint=kept)))
+        gone_on = hmm_in_processes.learn("kept", checkpoint=kept)
+        check_same_codl(expected, told_of_codl(gone_on))
+    assert kept.exists()
+    gone_on.save(folder / "codl gone on")
     assert not kept.exists()
-    assert not left.exists()
+    assert left.exists()  # nobody has saved its model
     for other in found["codl"]:
         check_same_codl(expected, other["gone on"])
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jaxseq
-from jaxseq.taggers import Notes, fresh, settings_of, text_of
+from jaxseq._io import Fingerprint, SearchStore
+from jaxseq.taggers import fresh, settings_of, text_of
 from jaxseq.text import Sentence, Templates
 
 JSON = st.recursive(
@@ -18,6 +19,17 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
+
+
+class Notes(SearchStore):
+    """A store of values without arrays."""
+
+    def __init__(self, path, job):
+        super().__init__(path, lambda: Fingerprint(*job))
+
+    def load(self):
+        saved = super().load()
+        return None if saved is None else saved.notes
 
 
 @given(value=JSON)

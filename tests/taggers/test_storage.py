@@ -14,6 +14,7 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 import jaxseq
+from jaxseq import _io
 from tests.taggers.toys import toy_corpus
 
 X, Y = toy_corpus(0)
@@ -175,7 +176,7 @@ def test_saving_never_replaces_what_is_not_a_model(make, fitted, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("place", ["fsync", "replace"])
+@pytest.mark.parametrize("place", ["fsync", "exchange", "replace"])
 def test_a_failure_while_writing_keeps_the_old_model(place, saved, monkeypatch):
     before = contents(saved)
     other = jaxseq.CRFTagger(cores=1, max_iterations=2, weights="dense").fit(X, Y)
@@ -188,7 +189,10 @@ def test_a_failure_while_writing_keeps_the_old_model(place, saved, monkeypatch):
         raise OSError("no space left on device")
 
     if place == "replace":
+        monkeypatch.setattr(_io, "exchange", lambda one, other: False)
         monkeypatch.setattr(os, "replace", fail)
+    elif place == "exchange":
+        monkeypatch.setattr(_io, "exchange", fail)
     else:
         monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="no space"):
@@ -384,6 +388,9 @@ def sparse(places, values):
         (nothing, spoil("features.attributes.ends", 10**12)),
         (nothing, spoil("features.attributes.bytes", 255)),
         (nothing, lambda arrays: arrays.pop("features.attributes.ends")),
+        (lambda about: about["training"].update(loss="x"), nothing),
+        (lambda about: about["training"].update(loss=10**400), nothing),
+        (lambda about: about["training"].update(iterations=[1]), nothing),
     ],
 )
 def test_edited_models_with_right_checksums_are_refused(change, arrays, saved):

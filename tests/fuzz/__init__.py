@@ -1,0 +1,1 @@
+"""The command line under damaged files and odd arguments: ``python -m tests.fuzz --help``."""
