@@ -231,9 +231,8 @@ class CRFTagger(SequenceTagger):
                 labelling at all adds nothing.
             expectations: of the labels of the unlabelled sentences, of `jaxseq.expectations`; each
                 takes its penalty from the objective. None is `label_shares` of y with a slack of
-                1.5 and the weight of all labelled tokens: it helps where the model misses labels,
-                and does next to nothing elsewhere. An empty list is none at all. By mini-batches
-                there are none.
+                1.5 and the weight of a tenth of the labelled tokens: it helps where the model
+                misses labels. An empty list is none at all. By mini-batches there are none.
             expectation_method: ``"gradient"``, generalised expectation: the penalties are a part of
                 the objective. ``"projection"``, posterior regularisation: the model learns from the
                 nearest distribution that meets the expectations, and from that of the model which
@@ -390,7 +389,8 @@ class CRFTagger(SequenceTagger):
             return []
         # By way of the counts, which are of all processes.
         each = ([label] * int(count) for label, count in zip(problem.classes, counts))
-        return [label_shares(each, slack=USUAL_SLACK, weight=labelled_tokens)]
+        weight = USUAL_WEIGHT * labelled_tokens
+        return [label_shares(each, slack=USUAL_SLACK, weight=weight)]
 
     def _take(self, model: CRF, classes: list[str], extractor: FeatureExtractor) -> None:
         self.model_, self.extractor_ = model, extractor
@@ -575,6 +575,9 @@ def _check_coverage(extractor: FeatureExtractor, X: list[Any]) -> None:
             f"{len(column.strings)}"
         )
 
+
+USUAL_WEIGHT = 0.1
+"""Of label shares, per labelled token, unless others are asked for."""
 
 USUAL_SLACK = 1.5
 """Of label shares, unless others are asked for. Exact ones gain more where unlabelled text is just

@@ -88,7 +88,7 @@ def test_a_hidden_markov_model_meets_expectations_and_never_gets_worse():
 
 def test_labels_are_as_frequent_as_where_they_are_known_unless_told_otherwise():
     usual = tagger().fit(X, Y, unlabelled=U)
-    expected = [label_shares(Y, weight=9, slack=1.5)]
+    expected = [label_shares(Y, weight=0.9, slack=1.5)]
     same = tagger().fit(X, Y, unlabelled=U, expectations=expected)
     np.testing.assert_array_equal(usual.model_.weights, same.model_.weights)
     exact = tagger().fit(X, Y, unlabelled=U, expectations=[label_shares(Y, weight=9)])
