@@ -19,6 +19,7 @@ if _TYPE_CHECKING:
     from jaxseq import parallel as parallel
     from jaxseq import representations as representations
     from jaxseq import shards as shards
+    from jaxseq import study as study
     from jaxseq import taggers as taggers
     from jaxseq import text as text
     from jaxseq import verify as verify
@@ -35,6 +36,7 @@ if _TYPE_CHECKING:
     from jaxseq.lattice import *  # noqa: F403 - the functions of lattices are offered here as well
     from jaxseq.shards import train_from_shards as train_from_shards
     from jaxseq.shards import write_shards as write_shards
+    from jaxseq.study import fit_semi_supervised as fit_semi_supervised
     from jaxseq.taggers import SelfTraining as SelfTraining
     from jaxseq.taggers import load as load
 
@@ -43,7 +45,7 @@ if _TYPE_CHECKING:
 
 _PACKAGES = (
     "active", "constraints", "crf", "expectations", "hmm", "homotopy", "lattice", "metrics",
-    "parallel", "representations", "shards", "taggers", "text", "verify",
+    "parallel", "representations", "shards", "study", "taggers", "text", "verify",
 )  # fmt: skip
 _NAMES = {
     "active": ("ActiveLearner",),
@@ -58,6 +60,7 @@ _NAMES = {
     ),
     "hmm": ("HMM", "HMMTagger"),
     "shards": ("train_from_shards", "write_shards"),
+    "study": ("fit_semi_supervised",),
     "taggers": ("SelfTraining", "load"),
 }
 _LATER = {name: f"{__name__}.{name}" for name in _PACKAGES}
