@@ -7,6 +7,7 @@ from pathlib import Path
 
 BENCHES = (
     "lattice", "crf", "entropy", "expectations", "homotopy", "codl", "active", "scale", "defaults",
+    "pays",
 )  # fmt: skip
 """Names of the benchmarks; each is a module of this package with ``run(report, out)``."""
 

@@ -10,7 +10,7 @@ import numbers
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,11 @@ class Choice:
     contenders: list[Contender] = field(repr=False)
     scoring: str
     outcome: Outcome
+    _train: Callable[[dict[str, Any]], Any] = field(repr=False)
+
+    def train(self, contender: Contender) -> Any:
+        """Another contender's tagger, trained on all sentences."""
+        return self._train(contender.settings)
 
     def table(self) -> str:
         """The contenders with their scores in percent, the chosen one marked."""
@@ -188,9 +193,10 @@ def fit_semi_supervised(
             raise
         outcome = Outcome.INTERRUPTED
     assert best is not None
-    final = trials.train(best.settings, None)
+    train = partial(trials.train, without=None)
+    final = train(best.settings)
     trials.store.remove()
-    return Choice(final, best, tried, trials.scoring, outcome)
+    return Choice(final, best, tried, trials.scoring, outcome, train)
 
 
 class _Trials:
