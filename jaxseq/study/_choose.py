@@ -27,13 +27,13 @@ PLAIN = "plain CRF"
 L2_VALUES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 REPRESENTATIONS = (("clusters",), ("clusters", "brown"), ("clusters", "brown", "states"))
 """Kinds of representation to try, each with more than the one before it."""
-SHARES_WEIGHTS = (0.1, 1.0)
+SHARES_WEIGHT = 0.3
 """Of label regularisation, for each labelled token."""
-ENTROPY_WEIGHTS = (0.01, 0.1)
+ENTROPY_WEIGHT = 0.03
 CONFIDENCE = 0.9
 """Of a label that self-training learns from."""
 
-LARGEST_TRIAL = 2000
+LARGEST_TRIAL = 1000
 """Unlabelled sentences that a method is tried with; the last training takes all of them."""
 PROOF = {"representation": 0.0, "l2": 0.0}
 """Standard errors by which a contender must be ahead. Word representations have gained on nearly
@@ -169,7 +169,7 @@ def fit_semi_supervised(
     trials = _Trials(X, y, unlabelled, tagger, expectations, folds, seed, checkpoint)
     began, tried, outcome = time.perf_counter(), [], Outcome.COUNTED
     best: Contender | None = None
-    total = 2 + len(REPRESENTATIONS) + 1 + (len(SHARES_WEIGHTS) + len(ENTROPY_WEIGHTS))
+    total = 4 + len(REPRESENTATIONS) + bool(expectations)
     try:
         with progress_bar("contenders", total, progress, trials.scoring) as tick:
             for kind, group in trials.contenders(lambda: best):
@@ -254,14 +254,10 @@ class _Trials:
             name = " + ".join(kinds)
             settings = [{"l2": l2, "representation": kinds} for l2 in near]
             yield "representation", [Contender(name, each) for each in settings]
-        base = _leader(lead)
-        for weight in SHARES_WEIGHTS:
-            settings = {**base, "shares": weight}
-            yield "shares", [Contender(f"label regularisation {weight:g}", settings)]
-        base = _leader(lead)
-        for weight in ENTROPY_WEIGHTS:
-            settings = {"shares": SHARES_WEIGHTS[-1], **base, "entropy": weight}
-            yield "entropy", [Contender(f"entropy {weight:g}, label regularisation", settings)]
+        settings = {**_leader(lead), "shares": SHARES_WEIGHT}
+        yield "shares", [Contender("label regularisation", settings)]
+        settings = {"shares": SHARES_WEIGHT, **_leader(lead), "entropy": ENTROPY_WEIGHT}
+        yield "entropy", [Contender("entropy regularisation", settings)]
         if self.expectations:
             base = _leader(lead)
             yield "expectations", [Contender("expectations", {**base, "expectations": True})]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -49,9 +47,15 @@ def test_the_table_has_all_contenders_and_marks_one(chosen):
     assert len(lines) == 1 + len(chosen.contenders)
     assert chosen.contenders[0].name == "plain CRF"
     assert sum(line.startswith("*") for line in lines) == 1
-    assert {"entropy", "label regularisation", "self-training"} <= {
-        name for each in chosen.contenders for name in [each.name.rsplit(" ", 1)[0], each.name]
-    } | {"entropy"}
+    assert [each.name for each in chosen.contenders] == [
+        "plain CRF",
+        "clusters",
+        "clusters + brown",
+        "clusters + brown + states",
+        "label regularisation",
+        "entropy regularisation",
+        "self-training",
+    ]
 
 
 def test_scores_are_of_sentences_that_were_held_out(monkeypatch):
@@ -146,6 +150,3 @@ def test_resampled_scores_are_paired_and_as_wide_as_theory_says():
     scores = resampled_scores([one, one], seed=1, resamples=4000)
     assert np.array_equal(*scores)
     assert scores[0].std() == pytest.approx((0.7 * 0.3 / 400) ** 0.5, rel=0.1)
-    assert json.loads(json.dumps(resampled_scores([one], 1).tolist()))[0] == pytest.approx(
-        scores[0][:1000].tolist(), abs=1
-    )
