@@ -62,7 +62,7 @@ ROOMS = {
     "lattices": ["", "_io", "_lazy", "_runtime", "lattice", "native", "parallel", "verify"],
     "text": ["text", "metrics", "representations", "cli"],
     "models": ["crf", "hmm", "homotopy"],
-    "learners": ["taggers", "active", "expectations", "shards"],
+    "learners": ["taggers", "active", "expectations", "shards", "study"],
     "constraints": ["constraints"],
 }
 

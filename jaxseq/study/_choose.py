@@ -9,6 +9,7 @@ from __future__ import annotations
 import numbers
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -171,7 +172,8 @@ def fit_semi_supervised(
     best: Contender | None = None
     total = 4 + len(REPRESENTATIONS) + bool(expectations)
     try:
-        with progress_bar("contenders", total, progress, trials.scoring) as tick:
+        bar = progress_bar("contenders", total, progress, trials.scoring)
+        with trials.remembering(), bar as tick:
             for kind, group in trials.contenders(lambda: best):
                 late = seconds is not None and time.perf_counter() - began > seconds
                 if late and best is not None:
@@ -229,9 +231,16 @@ class _Trials:
             checkpoint,
             lambda: Fingerprint("semi-supervised", about, self.X, self.y, self.unlabelled),
         )
-        saved = self.store.load()
-        self._known: dict[str, Any] = {} if saved is None else saved.notes
+        self._known: dict[str, Any] = {}
         self._learnt: dict[str, Any] = {}
+
+    @contextmanager
+    def remembering(self) -> Iterator[None]:
+        """Inside, the trials of an earlier run are known, and no other run has the file."""
+        with self.store.alone():
+            saved = self.store.load()
+            self._known = {} if saved is None else saved.notes
+            yield
 
     @cached_property
     def trial_pool(self) -> list[Any]:
