@@ -312,8 +312,9 @@ def _require_place(out: Path) -> None:
     """ValueError unless a new folder can be made there."""
     if Path.cwd().is_relative_to(os.path.realpath(out)):
         raise ValueError(f"--out: expected a folder to make, got {str(out)!r}, which is in use")
-    if out.is_dir() and any(out.iterdir()):
-        raise ValueError(f"{out}: expected nothing or an empty folder there, found other files")
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        what = "other files" if out.is_dir() else "a file"
+        raise ValueError(f"{out}: expected nothing or an empty folder there, found {what}")
     require_outside_of_runs(str(out))
 
 

@@ -77,6 +77,7 @@ def describe_crf(tagger: CRFTagger, label: str | None, top: int) -> dict[str, An
             "outcome": tagger.outcome_,
             "iterations": tagger.n_iter_,
             "evaluations": tagger.n_evaluations_,
+            "l2": tagger.l2_,
             "loss": tagger.loss_,
         },
         "features": {

@@ -191,7 +191,7 @@ def check_process_options(options: argparse.Namespace) -> None:
     if options.method != "crf":
         return
     for name in ("choose_entropy_weight", "learn_representation"):
-        if getattr(options, name):
+        if getattr(options, name, None):
             raise ValueError(f"{flag(name)}: expected in a run of one process only")
     if options.algorithm != "lbfgs" and options.shards is None:
         raise ValueError(

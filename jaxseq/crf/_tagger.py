@@ -311,7 +311,7 @@ class CRFTagger(SequenceTagger):
             if unlabelled is not None:
                 unlabelled = check_unlabelled(unlabelled)
             X = list(check_sentences(X))
-            extractor = self._new_extractor(X, devices)
+            extractor = self._new_extractor([*X, *(unlabelled or ())], devices)
             _check_coverage(extractor, X)
             reading = time.perf_counter()
             features, other_features = read_both(

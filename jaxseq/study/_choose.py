@@ -320,7 +320,7 @@ class _Trials:
             return _uninterrupted(learner.fit(X, y, unlabelled=pool), is_trial).tagger_
         weights = np.zeros(len(self.X))
         weights[left] = 1
-        how: dict[str, Any] = {"sample_weight": weights if is_trial else None}
+        how: dict[str, Any] = {"sample_weight": weights.tolist() if is_trial else None}
         expected = list(self.expectations) if settings.get("expectations") else []
         known = [self.y[place] for place in left]
         if shares := settings.get("shares"):

@@ -145,7 +145,7 @@ STARTS = {
     "dev": (["--train", "few", "--dev", "pool2"], "pool2: expected a file"),
     "plain": (["--train", "few", "--pool-format", "plain"], "pool: expected a column 'pos'"),
     "out": (["--train", "few", "--out", "full"], "full: expected nothing or an empty folder"),
-    "out is a file": (["--train", "few", "--out", "few"], "few: expected nothing, an empty folder"),
+    "out is a file": (["--train", "few", "--out", "few"], "few: expected nothing or an empty"),
     "templates": (["--train", "few", "--templates", "none"], "--templates: expected a file or one"),
     "scheme": (["--train", "illegal", "--scheme", "IOB2"], "illegal:1: "),
     "pool": (["--train", "few", "--pool", "empty"], "empty: expected at least one sentence"),

@@ -51,17 +51,10 @@ def test_saved_and_loaded(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_checkpoint_of_other_classes_is_refused(tmp_path, monkeypatch):
+def test_a_checkpoint_of_other_classes_is_refused(tmp_path):
     stopped = tmp_path / "search"
 
-    def stop(self, name=None):
-        raise KeyboardInterrupt
-
-    interrupted = tagger(checkpoint=stopped, checkpoint_every=1)
-    with monkeypatch.context() as patch:
-        patch.setattr("jaxseq._io.SearchStore.remove", stop)
-        with pytest.raises(KeyboardInterrupt):
-            interrupted.fit(X, Y)
+    tagger(checkpoint=stopped).fit(X, Y)  # of which no model is saved
     assert stopped.exists()
     with pytest.raises(ValueError, match="search"):
         jaxseq.CRFTagger(["word[0]", "word[-1]"], cores=1, checkpoint=stopped).fit(X, Y)

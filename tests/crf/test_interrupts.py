@@ -119,6 +119,7 @@ def test_mini_batches_keep_every_epoch(monkeypatch, tmp_path):
         seen.append(state.iteration)
 
     monkeypatch.setattr(Stages, "keep", keep)
-    tagger(algorithm="sgd", epochs=3, checkpoint=file).fit(X, Y)
+    done = tagger(algorithm="sgd", epochs=3, checkpoint=file).fit(X, Y)
     assert seen == [1, 2]
-    assert not file.exists()  # the search is over
+    done.save(tmp_path / "model")
+    assert not file.exists()

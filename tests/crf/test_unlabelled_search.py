@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+import numpy as np
 import optax
 import pytest
 
@@ -188,7 +189,9 @@ def test_a_search_that_is_over_is_kept_until_its_model_is_saved(tmp_path):
         X, Y, unlabelled=U, entropy_weight=1.0, **BARE
     )
     assert done.outcome_.startswith("converged")
-    again = tagger(checkpoint=tmp_path / "search").fit(X, Y, unlabelled=U)
+    again = tagger(checkpoint=tmp_path / "search").fit(
+        X, Y, unlabelled=U, entropy_weight=1.0, **BARE
+    )
     np.testing.assert_array_equal(again.model_.weights, done.model_.weights)
     again.save(tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -193,6 +193,7 @@ def test_training_that_was_stopped_ends_with_the_same_bits(folder, tmp_path, alg
     last = train_from_shards(folder, tagger_of(algorithm=algorithm, l1=0.1, checkpoint=kept))
     assert bits_of(last) == bits_of(whole)
     assert last.loss_ == whole.loss_
+    last.save(tmp_path / "model")
     assert not kept.exists()
 
 

@@ -17,9 +17,12 @@ VERBS = ["barks", "sleeps", "eats", "runs", "sees", "hides", "waits", "sings"]
 
 
 def sentence(rng):
-    """An animal and a verb, which only their neighbours tell apart where they are new."""
-    words = ["the", str(rng.choice(ANIMALS)), str(rng.choice(VERBS)), "."]
-    return words, ["D", "N", "V", "."]
+    """Animals and verbs, which only their neighbours tell apart where they are new."""
+    words, labels = [], []
+    for is_animal in rng.random(3) < 0.5:
+        words += ["the" if is_animal else "to", str(rng.choice(ANIMALS if is_animal else VERBS))]
+        labels += ["O", "N" if is_animal else "V"]  # what stands before has one label
+    return words, labels
 
 
 def corpus(seed, count):
@@ -36,10 +39,10 @@ def chosen():
 
 def test_unlabelled_text_pays_where_words_are_new(chosen):
     assert chosen.best.settings["representation"]
-    assert chosen.best.gain > 0.1
+    assert chosen.best.gain > 0.05
     X, y = corpus(2, 50)
     plain = chosen.train(chosen.contenders[0])
-    assert token_accuracy(y, chosen.tagger.predict(X)) > token_accuracy(y, plain.predict(X)) + 0.1
+    assert token_accuracy(y, chosen.tagger.predict(X)) > token_accuracy(y, plain.predict(X)) + 0.05
 
 
 def test_the_table_has_all_contenders_and_marks_one(chosen):
@@ -83,7 +86,7 @@ def test_nothing_is_tried_without_unlabelled_text_or_time():
     tagger = jaxseq.CRFTagger(TEMPLATES, cores=1)
     alone = fit_semi_supervised(X, y, [], tagger=tagger, folds=2, progress=False)
     assert [each.name for each in alone.contenders] == ["plain CRF"]
-    late = fit_semi_supervised(X, y, X, tagger=tagger, folds=2, seconds=0, progress=False)
+    late = fit_semi_supervised(X, y, X, tagger=tagger, folds=2, seconds=0.0, progress=False)
     assert [each.note != "" for each in late.contenders] == [False] + [True] * (
         len(late.contenders) - 1
     )
@@ -124,7 +127,7 @@ def test_an_interrupted_choice_goes_on(tmp_path, monkeypatch):
         ({"expectations": ["pp"]}, "expectations"),
     ],
 )
-def test_wrong_input(change, told):
+def test_wrong_input(unchecked, change, told):
     given = {"X": [["a"], ["b"], ["c"]], "y": [["A"], ["B"], ["A"]], "unlabelled": []}
     with pytest.raises(ValueError, match=told):
         fit_semi_supervised(**{**given, "folds": 3, "progress": False, **change})
