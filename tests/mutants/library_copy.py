@@ -150,6 +150,9 @@ class _CopyFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__file__ = str(file)
         # Only import statements: a docstring may speak of the library by its name.
         source = re.sub(rf"^(\s*(?:from|import)) {ORIGINAL}\b", rf"\1 {COPY}", source, flags=re.M)
+        # And names of modules that are imported when they are needed: else the copy would put its
+        # own classes into the registries of the library.
+        source = re.sub(rf'"{ORIGINAL}\.([a-z_.]+)"', rf'"{COPY}.\1"', source)
         exec(compile(source, f"<copy of {name}>", "exec"), module.__dict__)
 
 

@@ -54,7 +54,7 @@ def of_objective(mesh):
     objective = mesh_objective.Objective(shards, spread, 1.0, mesh=mesh)
     point = problems.draw_point(rng, spread, False, "float32")
     point = objective.place(point)
-    (placed, _), *_ = objective._executor._work
+    placed = objective._executor._work[0].shard
     edges, start, stop = mesh_objective._end_scores(point, None)
     how = (placed, mesh, spread.labels)
 
