@@ -280,6 +280,39 @@ def add_column_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_format_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--format`` and ``--tokenize``, of sentences that need no labels."""
+    parser.add_argument(
+        "--format",
+        choices=("conll", "plain"),
+        default="conll",
+        help="of the input: columns, with or without labels, or plain text with one sentence per "
+        "line (conll, which CoNLL-U is, too)",
+    )
+    parser.add_argument(
+        "--tokenize",
+        choices=("spaces", "punctuation"),
+        default="spaces",
+        help="how to split plain text: at spaces, or also with each punctuation mark a token of "
+        "its own (spaces)",
+    )
+
+
+def check_format_options(options: argparse.Namespace) -> None:
+    """ValueError for options of the other format."""
+    if options.format == "plain" and options.columns is not None:
+        raise ValueError("--columns: expected with --format conll only")
+    if options.format == "conll" and options.tokenize != "spaces":
+        raise ValueError("--tokenize: expected with --format plain only")
+
+
+def tokenizer(options: argparse.Namespace) -> Callable[[str], list[str]]:
+    """What splits a line of plain text, by ``--tokenize``."""
+    from jaxseq.text import tokenize  # which ``jaxseq --help`` does not need
+
+    return tokenize if options.tokenize == "punctuation" else str.split
+
+
 def add_label_column_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label-column",

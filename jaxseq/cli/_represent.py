@@ -17,8 +17,16 @@ from jaxseq.cli._files import (
     shown,
     unlabelled_columns,
 )
-from jaxseq.cli._options import Names, add_column_options, parse_count, parse_kinds, parse_sizes
-from jaxseq.text import tokenize
+from jaxseq.cli._options import (
+    Names,
+    add_column_options,
+    add_format_options,
+    check_format_options,
+    parse_count,
+    parse_kinds,
+    parse_sizes,
+    tokenizer,
+)
 
 if TYPE_CHECKING:
     from jaxseq.representations import Representation
@@ -35,20 +43,7 @@ def add_represent(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", nargs="*", metavar="FILE", help="the sentences; - is standard input")
     add("--out", required=True, metavar="WORDS", help="the file to write")
-    add(
-        "--format",
-        choices=("conll", "plain"),
-        default="conll",
-        help="of the sentences: columns, with or without labels, or plain text with one sentence "
-        "per line (conll, which CoNLL-U is, too)",
-    )
-    add(
-        "--tokenize",
-        choices=("spaces", "punctuation"),
-        default="spaces",
-        help="how to split plain text: at spaces, or also with each punctuation mark a token of "
-        "its own (spaces)",
-    )
+    add_format_options(parser)
     add_column_options(parser)
     add("--column", default="word", metavar="NAME", help="the column of the words (word)")
     add(
@@ -124,10 +119,7 @@ def _check(options: argparse.Namespace) -> None:
             if getattr(options, name) is not None:
                 shown_name = "states" if name == "num_states" else name.replace("_", "-")
                 raise ValueError(f"--{shown_name}: expected along with sentences only")
-    if options.format == "plain" and options.columns is not None:
-        raise ValueError("--columns: expected with --format conll only")
-    if options.format == "conll" and options.tokenize != "spaces":
-        raise ValueError("--tokenize: expected with --format plain only")
+    check_format_options(options)
     for path in (*options.file, options.vectors, options.words):
         if path not in (None, STANDARD):
             require_file(path)
@@ -161,7 +153,7 @@ def _sentences(options: argparse.Namespace) -> Iterator[dict[str, list[str]]]:
     """The words of each sentence, as the only column."""
     for path in options.file:
         if options.format == "plain":
-            split = tokenize if options.tokenize == "punctuation" else str.split
+            split = tokenizer(options)
             for words in iter_words(path, options.encoding, split):
                 yield {options.column: words}
             continue

@@ -27,9 +27,11 @@ from jaxseq.cli._options import (
     Names,
     add_column_options,
     add_constraint_options,
+    add_format_options,
     check_constraint_options,
+    check_format_options,
+    tokenizer,
 )
-from jaxseq.text import tokenize
 
 # Sentences that are tagged together; no more of a file than that is in memory at a time.
 CHUNK = 2000
@@ -50,20 +52,7 @@ def add_tag(parser: argparse.ArgumentParser) -> None:
         help="the sentences; - or nothing for standard input",
     )
     add("--out", metavar="FILE", help="where to write; standard output by default")
-    add(
-        "--format",
-        choices=("conll", "plain"),
-        default="conll",
-        help="of the input: columns, with or without labels, or plain text with one sentence per "
-        "line (conll, which CoNLL-U is, too)",
-    )
-    add(
-        "--tokenize",
-        choices=("spaces", "punctuation"),
-        default="spaces",
-        help="how to split plain text: at spaces, or also with each punctuation mark a token of "
-        "its own (spaces)",
-    )
+    add_format_options(parser)
     add_column_options(parser)
     add(
         "--marginals",
@@ -100,10 +89,7 @@ def _run(options: argparse.Namespace) -> int:
         raise ValueError(f"--k-best: expected 1 or more, got {options.k_best}")
     if options.k_best is not None and options.marginals:
         raise ValueError("--k-best: expected no --marginals along with it")
-    if options.format == "plain" and options.columns is not None:
-        raise ValueError("--columns: expected with --format conll only")
-    if options.format == "conll" and options.tokenize != "spaces":
-        raise ValueError("--tokenize: expected with --format plain only")
+    check_format_options(options)
     if options.constraints is not None and options.marginals:
         raise ValueError("--marginals: expected no --constraints along with it")
     check_constraint_options(options, options.k_best)
@@ -136,7 +122,7 @@ def _plain_items(
     options: argparse.Namespace, needed: Sequence[str], labels: Sequence[str]
 ) -> Iterator[_Item]:
     require_columns(needed, ["word"], _reader(options), shown(options.file))
-    split = tokenize if options.tokenize == "punctuation" else str.split
+    split = tokenizer(options)
     for words in iter_words(options.file, options.encoding, split):
         yield _Item(words, {"word": words}, options.delimiter or " ")
 
